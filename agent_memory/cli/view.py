@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.cli.common import plain
 from agent_memory.core.ids import readable
+from agent_memory.core.text import ranges
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -130,11 +130,7 @@ def entry_line(entry: Entry, *, dim: bool = False) -> Text:
 
 def seqs(numbers: Sequence[int]) -> str:
     """Return seqs as ranges: #2 to #7, #9."""
-    parts: list[str] = []
-    for _, group in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
-        first, *rest = (number for _, number in group)
-        parts.append(f"#{first} to #{rest[-1]}" if rest else f"#{first}")
-    return ", ".join(parts) or "nothing"
+    return ranges(sorted(numbers), "#") or "nothing"
 
 
 def holdings(block: Block, scope: Scope) -> list[Recall]:

@@ -8,13 +8,14 @@ from itertools import islice
 from math import inf
 from typing import Any
 
+from agent_memory.core.formats.neutral import summary_element
 from agent_memory.core.formats.registry import CHAT, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message
 from agent_memory.core.records import DeadLetter, Entry, Head, LeftOut, Recall, Source, Summary
 from agent_memory.core.rendering import Rendered, arguments_of, joined, rendered
 from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import newest_user, shape_of
-from agent_memory.core.text import escape, listed_text, runs
+from agent_memory.core.text import listed_text, ranges
 from agent_memory.core.usage import Usage
 from agent_memory.errors import InvalidMessage
 
@@ -156,7 +157,7 @@ def summary_message(summary: Summary, role: MemoryRole) -> Message:
     """Return the message that holds the summary. Its metadata has the kind "summary"."""
     return Message(
         role="user" if role == "user" else "system",
-        content=f"<summary>\n{escape(summary.text)}\n</summary>",
+        content=summary_element(summary.text),
         metadata={"kind": "summary", "upto": summary.upto, "by": summary.by},
     )
 
@@ -365,7 +366,7 @@ def dropped_of(
             entry.seq for entry in window if entry.seq not in own and not entry.message.is_system
         ],
     }
-    return [f"{how}: {_numbers(seqs)}" for how, seqs in parts.items() if seqs]
+    return [f"{how}: {ranges(seqs)}" for how, seqs in parts.items() if seqs]
 
 
 def left_out_of(
@@ -391,13 +392,6 @@ def left_out_of(
             why = "the best recall of its block is much more relevant to the question"
         out.append(LeftOut(recall, why))
     return out
-
-
-def _numbers(seqs: Sequence[int]) -> str:
-    """Return ascending numbers as text, such as "1 to 3, 7"."""
-    return ", ".join(
-        str(first) if first == last else f"{first} to {last}" for first, last in runs(seqs)
-    )
 
 
 def _part(title: str, lines: Iterable[str]) -> list[str]:

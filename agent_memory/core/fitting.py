@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 from agent_memory.core.context import BlockInfo, render_line, render_memory
@@ -79,7 +80,7 @@ class Fitting:
         for unit in units([entry for entry in entries if entry.seq in stays and entry.seq < first]):
             room = sum(self._priced(entry).tokens for entry in unit)
             older += self.shortener.unit(unit, room) or []
-        shown = sorted([*older, *newest], key=_seq)
+        shown = sorted([*older, *newest], key=attrgetter("seq"))
         shown_seqs = {entry.seq for entry in shown}  # without calls that `unit` left out
         shown = visible(shown, was_cut=any(entry.seq not in shown_seqs for entry in entries))
         return _fitted(entries, shown, newest)
@@ -130,7 +131,7 @@ class Fitting:
             shown += self.shortener.unit(step, most) or []
         left -= sum(most for _, most in shown_steps)
         last = self.shortener.unit(newest, left)
-        return None if last is None else sorted([*shown, *last], key=_seq)
+        return None if last is None else sorted([*shown, *last], key=attrgetter("seq"))
 
     def _question_room(self, tokens: int, others: int, room: int) -> int:
         """Return the question's tokens: at most half the room, or more if `others` leave more."""
@@ -200,10 +201,6 @@ def _fitted(entries: Sequence[Entry], shown: Sequence[Entry], newest: Sequence[E
         missing=len(of_newest - seqs),
         earlier=sum(entry.seq not in seqs and entry.seq not in of_newest for entry in entries),
     )
-
-
-def _seq(entry: Entry) -> int:
-    return entry.seq
 
 
 _OF_MESSAGES = ("vector", "log")

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from itertools import pairwise
 from math import ceil
 from types import MappingProxyType
@@ -34,7 +34,12 @@ class _Words(NamedTuple):
 def doubles(texts: Sequence[str]) -> dict[int, int]:
     """Map the index of each near-duplicate to the index of the first text that it repeats."""
     words = [_words(text) for text in texts]
-    named = cache(partial(_named, texts))
+
+    @cache
+    def named(place: int) -> frozenset[str]:
+        text = texts[place]
+        return frozenset(name.casefold() for name in (*identifiers(text), *names(text)))
+
     by_pair: dict[int, list[int]] = defaultdict(list)
     duplicates: dict[int, int] = {}
     for place, own in enumerate(words):
@@ -60,11 +65,6 @@ def _alike(words: _Words, other: _Words) -> bool:
         return False
     common = len(words.pairs & other.pairs)
     return common >= _ALIKE * (few + many - common)
-
-
-def _named(texts: Sequence[str], place: int) -> frozenset[str]:
-    text = texts[place]
-    return frozenset(name.casefold() for name in (*identifiers(text), *names(text)))
 
 
 _AGREED = 0.25
@@ -136,8 +136,6 @@ def marked(
         if block != name
         for source, at in times.items()
     }
-    if not since:
-        return list(recalls)
     return [_marked(recall, since) for recall in recalls]
 
 

@@ -228,9 +228,8 @@ def check_end(expected_end: object, end: int | None = None) -> None:
 
 def digest_of(messages: Sequence[Message]) -> str:
     """Return a digest of messages, except their `created_at`, which may differ in a retry."""
-    contents = [message.to_dict() for message in messages]
-    for fields in contents:
-        fields.pop("created_at", None)
+    excluded = {"created_at"}
+    contents = [message.model_dump(exclude_unset=True, exclude=excluded) for message in messages]
     return sha256(_canonical(contents).encode()).hexdigest()
 
 

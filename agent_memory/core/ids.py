@@ -28,8 +28,8 @@ class OwnId(str):
     __slots__ = ()
 
 
-def check_id(name: str, value: object) -> None:
-    """Refuse an id unless it has 1 to 255 characters that every database can store."""
+def check_id(name: str, value: object) -> str:
+    """Return an id. Refuse it unless it has 1 to 255 characters that every database can store."""
     if not isinstance(value, str):
         raise InvalidId(f"{name} must be text, not {type(value).__name__}. {_converted(value)}")
     if not value.strip():
@@ -43,6 +43,7 @@ def check_id(name: str, value: object) -> None:
             f"{name} begins with U+001E, which is reserved for shared namespaces. Use "
             "memory.share(name) to access one."
         )
+    return value
 
 
 def _converted(value: object) -> str:
@@ -58,17 +59,12 @@ def is_storable(text: str) -> bool:
 
 def marker(value: object) -> str | None:
     """Validate the argument `after` of a list of sessions. None or "" is the first page."""
-    if value is None or value == "":
-        return None
-    check_id("after", value)
-    assert isinstance(value, str)
-    return value
+    return None if value is None or value == "" else check_id("after", value)
 
 
 def check_share(name: object) -> None:
     """Refuse a name of a shared namespace unless it is an id of 1 to 64 characters."""
-    check_id("The name of a shared namespace", name)
-    assert isinstance(name, str)
+    name = check_id("The name of a shared namespace", name)
     if len(name) > MAX_SHARE:
         raise InvalidId(
             f"The name of a shared namespace has {len(name)} characters. The limit is {MAX_SHARE}."

@@ -68,16 +68,13 @@ class Redactor(SettingsModel):
 
     def __call__(self, text: str) -> str:
         """Return the text with replacements. A redacted text is not changed again."""
+        from agent_memory.core.personal import replaced  # its patterns take long to compile
+
         for _ in range(_PASSES):  # after a replacement, the text next to it may match
-            if (redacted_text := self._once(text)) == text:
+            if (redacted_text := replaced(text, self)) == text:
                 break
             text = redacted_text
         return text
-
-    def _once(self, text: str) -> str:
-        from agent_memory.core.personal import replaced  # its patterns take long to compile
-
-        return replaced(text, self)
 
 
 DELETED = "[deleted]"

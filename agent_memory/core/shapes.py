@@ -6,15 +6,12 @@ A *view* is a message as an OpenAI chat dict. A raw item of another format may h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from agent_memory.core.formats.chat import says_something
 from agent_memory.core.formats.neutral import calls_of, mapping
-from agent_memory.core.messages import SHAPE
-
-if TYPE_CHECKING:
-    from agent_memory.core.formats.registry import Ids
-    from agent_memory.core.messages import Message
+from agent_memory.core.formats.registry import Ids, form_of, is_known
+from agent_memory.core.messages import SHAPE, Message
 
 View = dict[str, Any]
 
@@ -57,7 +54,7 @@ def shape_of(message: Message) -> Shape:
     if shape is None:
         shape = _compute_shape(message)
         # The format of a raw item may be registered later, and then changes the shape.
-        if message.role is not None or _is_known(message.format):
+        if message.role is not None or is_known(message.format):
             vars(message)[SHAPE] = shape
     return shape
 
@@ -84,19 +81,10 @@ def newest_user(newest_first: Iterable[Message]) -> Message | None:
     return next(user_messages(newest_first), None)
 
 
-def _is_known(name: str | None) -> bool:
-    from agent_memory.core.formats.registry import is_known
-
-    return is_known(name)
-
-
 def _compute_shape(message: Message) -> Shape:
     views = tuple(message.views())
-    is_compaction = False
-    if message.raw is not None:
-        from agent_memory.core.formats.registry import form_of
-
-        is_compaction = form_of(message.format).compacts(message.raw)
+    raw = message.raw
+    is_compaction = raw is not None and form_of(message.format).compacts(raw)
     if not views:
         return Shape((), None, (), (), (), compacts=is_compaction)
     if message.role is not None and HIDDEN in message.metadata:

@@ -26,6 +26,14 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return result
 
 
+def ranges(numbers: Iterable[int], mark: str = "") -> str:
+    """Return ascending numbers as text, such as "1 to 3, 7". `mark` stands before each number."""
+    return ", ".join(
+        f"{mark}{first}" if first == last else f"{mark}{first} to {mark}{last}"
+        for first, last in runs(numbers)
+    )
+
+
 # Combining marks. Ranges compile faster than single characters.
 _MARKS = "".join(
     f"{chr(first)}-{chr(last)}"

@@ -73,10 +73,7 @@ _LAYOUTS: Cache[tuple[object, ...], _CachedLayout] = Cache(64)
 
 
 def is_user(entry: Entry) -> bool:
-    return _is_users(shape_of(entry.message))
-
-
-def _is_users(shape: Shape) -> bool:
+    shape = shape_of(entry.message)
     return shape.role == "user" and shape.speaks
 
 

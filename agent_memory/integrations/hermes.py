@@ -10,6 +10,7 @@ In ~/.hermes/plugins/agent_memory/__init__.py:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from threading import RLock
 from typing import Any
@@ -176,7 +177,9 @@ class AgentMemoryProvider(MemoryProvider):
             if self._given is not None:
                 return self._given
             if self._own is None:
-                self._own = _opened()
+                home = f"sqlite:///{get_hermes_home() / 'agent_memory.db'}"
+                is_set = "AGENT_MEMORY_STORE" in os.environ
+                self._own = AgentMemory() if is_set else AgentMemory(store=home)
             return self._own
 
     def _at(self, session_id: str) -> str:
@@ -202,14 +205,6 @@ class AgentMemoryProvider(MemoryProvider):
             fresh = turns[_stored_count([_mark(turn) for turn in turns], marks) :]
             if fresh:
                 self._memory.update(log, fresh, user_id=self._user_id)
-
-
-def _opened() -> AgentMemory:
-    import os
-
-    if "AGENT_MEMORY_STORE" in os.environ:
-        return AgentMemory()
-    return AgentMemory(store=f"sqlite:///{get_hermes_home() / 'agent_memory.db'}")
 
 
 def _mark(message: Mapping[str, Any]) -> str:

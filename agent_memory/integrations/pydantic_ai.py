@@ -178,11 +178,9 @@ class AgentMemoryConversationStore(ConversationStore):
             self._memory.edit(name, lambda log: messages, user_id=user)
 
     def _values_of(self, name: str) -> KeyValues:
-        return self._memory.components.values_of(Scope(self._owner_of(name), name), of_session=True)
-
-    def _owner_of(self, name: str) -> str | None:
         head = self._memory.head(name)
-        return head.user_id if head else self._user_id
+        owner = head.user_id if head else self._user_id
+        return self._memory.components.values_of(Scope(owner, name), of_session=True)
 
 
 class AgentMemoryHistory(AbstractCapability[Any]):

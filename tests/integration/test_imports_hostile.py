@@ -208,7 +208,7 @@ def test_elements_are_those_that_json_reads() -> None:
         for size in (1, 2, 3, 7, 64, 10**6):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(json_parts, "_CHUNK", size)
-                parts = list(json_parts.elements("f", BytesIO(raw)))
+                parts = list(json_parts.elements(json_parts.OpenFile("f", BytesIO(raw))))
             assert [getattr(part, "value", part) for part in parts] == values
 
 
@@ -229,7 +229,7 @@ def test_an_unclosed_quote_is_reported(name: str) -> None:
     """Wrong: an unclosed quote is not reported, or makes the reader loop for ever."""
     chats = [gpt_chat(name, gpt(f"{name}-1")) for name in "ab"]
     text = json.dumps(chats).replace(f'"Title of {name}"', f'"Title of {name}')
-    parts = list(json_parts.elements("f", BytesIO(text.encode())))
+    parts = list(json_parts.elements(json_parts.OpenFile("f", BytesIO(text.encode()))))
     read = [part.value["id"] for part in parts if isinstance(part, json_parts.Element)]
     assert read == ["a"][: "ab".index(name)]
     assert len(parts) > len(read)

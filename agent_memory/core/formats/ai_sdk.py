@@ -73,7 +73,7 @@ def items(raw: Mapping[str, Any]) -> list[Any]:
 
 def _part(part: Any, role: object) -> Json:
     """Convert a user's picture, or a user's file with data, to a file. Other parts become text."""
-    link = neutral.link_of(part) if isinstance(part, dict) and role == "user" else ""
+    link = neutral.link_of(part) if role == "user" else ""
     is_picture = bool(link) and part.get("type") == "image_url"
     data = neutral.data_in(link) or (("image/*", link) if is_picture else None)
     if data is None:

@@ -219,11 +219,7 @@ def _result(content: object) -> Any:
 
 def _block(part: Any, role: str) -> Json:
     """Return a chat content part as a block. Only users and tools can have pictures and files."""
-    data = (
-        neutral.data_in(neutral.link_of(part))
-        if isinstance(part, dict) and role in ("user", "tool")
-        else None
-    )
+    data = neutral.data_in(neutral.link_of(part)) if role in ("user", "tool") else None
     if data is not None:
         kind, body = data
         family, _, form = kind.partition("/")

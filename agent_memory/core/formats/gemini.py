@@ -152,7 +152,7 @@ def _chat_parts(part: Json) -> Iterator[Json]:
 
 
 def _part(part: Any) -> Json:
-    data = neutral.data_in(neutral.link_of(part)) if isinstance(part, dict) else None
+    data = neutral.data_in(neutral.link_of(part))
     if data is not None:
         return {"inlineData": {"mimeType": data[0], "data": data[1]}}
     if isinstance(part, dict) and isinstance(sound := part.get("input_audio"), dict):

@@ -50,7 +50,11 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     role = raw.get("role") if kind == "chat" else _ROLES.get(str(kind))
     if not isinstance(role, str):
         return []
-    content = _content(raw.get("content"))
+    content = raw.get("content")
+    if isinstance(content, list):
+        content = neutral.joined([part for block in content for part in _parts(block)])
+    elif not says(content):
+        content = ""
     used = dicts(raw.get("tool_calls")) or dicts(raw.get("invalid_tool_calls"))
     calls = neutral.calls_in(used, "id", "name", "args")
     view: Json = {"role": role, "content": content}
@@ -120,13 +124,6 @@ def _is_own_block(block: Json) -> bool:
     if block.get("type") not in _MEDIA or block.keys() & {"file", "source", "mediaType"}:
         return False
     return bool(block.keys() & {"base64", "url", "source_type"})
-
-
-def _content(content: object) -> Any:
-    """Return the content as text, or as parts if it has media. Reasoning is left out."""
-    if not isinstance(content, list):
-        return content if says(content) else ""
-    return neutral.joined([part for block in content for part in _parts(block)])
 
 
 def _parts(block: object) -> Iterator[Json]:

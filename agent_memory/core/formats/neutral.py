@@ -159,9 +159,9 @@ def mark_of(part: object) -> str:
     return f"[{kind} {name}]" if name else f"[{kind}]"
 
 
-def link_of(part: Mapping[str, Any]) -> str:
+def link_of(part: object) -> str:
     """Return the URL of a picture or a file. Empty if the part has no URL."""
-    image, file = part.get("image_url"), mapping(part.get("file"))
+    image, file = mapping(part).get("image_url"), mapping(mapping(part).get("file"))
     url = image if isinstance(image, str) else mapping(image).get("url") or file.get("file_data")
     return url if isinstance(url, str) else ""
 

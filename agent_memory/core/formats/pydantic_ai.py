@@ -65,19 +65,16 @@ def _chat_messages(part: Json) -> Iterator[Json]:
     if kind == "system-prompt":
         yield {"role": "system", "content": str(content or "")}
     elif kind == "user-prompt":
-        yield {"role": "user", "content": _user(content)}
+        shown: Any = str(content or "")
+        if isinstance(content, list):
+            shown = neutral.joined([part for item in content for part in _parts(item)])
+        yield {"role": "user", "content": shown}
     elif kind in ("tool-return", "retry-prompt"):
         text = dumped(content)
         if kind == "retry-prompt" and not part.get("tool_name"):
             yield {"role": "user", "content": text}
         else:
             yield neutral.answer_of(part.get("tool_call_id"), text)
-
-
-def _user(content: object) -> Any:
-    if not isinstance(content, list):
-        return str(content or "")
-    return neutral.joined([part for item in content for part in _parts(item)])
 
 
 def _parts(item: object) -> Iterator[Json]:

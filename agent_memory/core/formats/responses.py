@@ -17,7 +17,6 @@ COMPACTED = "response.compaction"
 """The value of the field `object` in a response of `responses.compact`."""
 
 _CHAT_FIELDS = ("name", "tool_call_id")
-_CHAT_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _APPROVALS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
 _TEXTS = {"input_text": "text", "output_text": "text", "summary_text": "text", "refusal": "refusal"}
 _OWN_PARTS = frozenset({"input_text", "output_text", "input_image", "input_file", "input_audio"})
@@ -39,7 +38,7 @@ def recognises(value: Mapping[str, Any]) -> bool:
     if role is None or kind in _ITEMS:
         return isinstance(kind, str) and (kind in _ITEMS or kind.endswith(_ENDS))
     if kind == "message":
-        return role in _CHAT_ROLES
+        return role in neutral.ROLES
     parts = dicts(value.get("content"))
     return "phase" in value or any(
         str(part.get("type")) in _OWN_PARTS and not isinstance(part.get("input_audio"), dict)
@@ -71,7 +70,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 def messages_of(raw: Mapping[str, Any]) -> list[Json]:
     """Return the chat message of an item that has a chat role and content. Empty for others."""
     role, content = raw.get("role"), raw.get("content")
-    if not isinstance(role, str) or role not in _CHAT_ROLES or not isinstance(content, str | list):
+    if role not in neutral.ROLES or not isinstance(content, str | list):
         return []
     view: Json = {key: raw[key] for key in _CHAT_FIELDS if isinstance(raw.get(key), str)}
     shown = content
@@ -227,12 +226,12 @@ def _chat_part(part: object) -> Any:
 def _own_part(part: object) -> Any:
     match mapping(part).get("type"):
         case "image_url" if neutral.openai_takes(mapping(part)):
-            url = neutral.link_of(mapping(part))
+            url = neutral.link_of(part)
             detail = mapping(mapping(part)["image_url"]).get("detail") or "auto"
             return {"type": "input_image", "image_url": url, "detail": detail}
         case "file" if neutral.openai_takes(mapping(part), links=True):
             file = mapping(mapping(part).get("file"))
-            if (url := neutral.link_of(mapping(part))).startswith(("http:", "https:")):
+            if (url := neutral.link_of(part)).startswith(("http:", "https:")):
                 file = {"file_url": url}
             elif url and "filename" not in file:
                 file = {**file, "filename": "file"}

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from agent_memory.core.formats.exact import base64_of, is_written
 from agent_memory.core.formats.neutral import mapping
+from agent_memory.core.formats.registry import form_of, is_known
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.tokens.encodings import (
@@ -225,8 +226,6 @@ class TokenCounter:
         shown = sum(self.chat(view) for view in views)
         if message.role is not None:
             return shown
-        from agent_memory.core.formats.registry import form_of, is_known
-
         raw = message.raw or {}
         if not views and is_known(message.format):
             return 0

@@ -15,6 +15,7 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from heapq import nsmallest
 from time import gmtime, strftime
 from typing import NamedTuple
@@ -244,12 +245,9 @@ _LONGEST = 600  # maximum characters of a quote
 def recalled(path: str, user_id: str, prompt: str, session_id: str) -> str:
     """Return quotes of a user's other sessions that are relevant to a prompt; "" if none are."""
     try:
-        file = LogFile(path, _NAMESPACE)
-        try:
+        with closing(LogFile(path, _NAMESPACE)) as file:
             parts = file.parts(user_id, MOST_SAID, session_id)
             hits = relevant_messages(prompt, parts, file.message, LIMIT)
-        finally:
-            file.close()
     except sqlite3.Error as error:
         raise StoreUnavailable(f"{path} cannot be read: {error}.") from error
     return render({"log": [f"[{_day(hit.micros)}] {hit.role}: {cut(hit.text)}" for hit in hits]})

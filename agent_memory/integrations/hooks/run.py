@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
 
 
-STORING = ("Stop", "PreCompact", "SessionEnd")
-
 _SECONDS = 20.0
 """Seconds after which storing stops, except before a compaction.
 
@@ -56,12 +54,15 @@ def run(
 def _for_prompt(
     event: Event, user_id: str, file: str | None, opened: Callable[[], AgentMemory]
 ) -> str:
+    """Return messages of the user's other sessions that are relevant to a prompt."""
     if not event.prompt.strip():
         return ""
     if file is not None:
         return recalled(file, user_id, event.prompt, event.session_id)
     with opened() as memory:
-        return for_prompt(memory, event, user_id)
+        hits = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
+    others = [hit for hit in hits if event.session_id not in {name for name, _ in hit.sources}]
+    return _quotes(others[:LIMIT])
 
 
 _SESSIONS = 2
@@ -85,13 +86,6 @@ def at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
         return _quotes([hit for hit in hits if (entry.session_id, entry.seq) not in hit.sources])
     about_user = memory.get(event.session_id, user_id=user_id).recalls
     return _quotes(about_user, _recent(memory, event, user_id))
-
-
-def for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
-    """Return messages of the user's other sessions that are relevant to a prompt."""
-    hits = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
-    others = [hit for hit in hits if event.session_id not in {name for name, _ in hit.sources}]
-    return _quotes(others[:LIMIT])
 
 
 def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_memory.errors import ConfigError
-from agent_memory.integrations.hooks.events import GEMINIS
+from agent_memory.integrations.hooks.events import EVENTS, GEMINIS
 
 Settings = dict[str, Any]
 
@@ -45,7 +45,7 @@ PLACES = {
     "claude-code": Place(
         ".claude/settings.json",
         ".claude/settings.local.json",
-        _same("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd"),
+        _same(*EVENTS),
         True,
         {},
     ),
@@ -91,10 +91,10 @@ def without_hooks(settings: Settings) -> Settings:
         )
     for event, entries in list(hooks.items()):
         remaining = [left for entry in entries if (left := _left(entry)) is not None]
-        if remaining != entries:
+        if remaining:
             hooks[event] = remaining
-            if not remaining:
-                del hooks[event]
+        elif entries:
+            del hooks[event]
     if not hooks and settings.get("hooks"):
         del changed["hooks"]
     return changed

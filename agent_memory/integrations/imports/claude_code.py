@@ -48,11 +48,11 @@ def read_claude_code(source: SourceFiles) -> Iterator[Event]:
 
 def _transcript(file: OpenFile) -> Iterator[Event]:
     tree = _Tree()
-    for part in lines(file.name, file.file):
+    for part in lines(file):
         if isinstance(part, Element) and isinstance(part.value, dict):
             tree.look(part.value)
     file.file.seek(0)
-    for place, part in enumerate(lines(file.name, file.file), 1):
+    for place, part in enumerate(lines(file), 1):
         if isinstance(part, Unread):
             yield part
         elif not isinstance(part.value, dict):

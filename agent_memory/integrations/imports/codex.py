@@ -42,7 +42,7 @@ def read_codex(source: SourceFiles) -> Iterator[Event]:
 def _session(file: OpenFile) -> Iterator[Event]:
     session_id = named("codex", file.stem)
     place, is_named = 0, False
-    for part in lines(file.name, file.file):
+    for part in lines(file):
         if isinstance(part, Unread):
             yield part
             continue

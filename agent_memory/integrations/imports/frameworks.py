@@ -60,7 +60,7 @@ def read_langchain(source: SourceFiles) -> Iterator[Event]:
 
 def _dump(file: OpenFile) -> Iterator[Event]:
     yield SessionBegin(session := usable(file.stem))
-    for place, part in enumerate(elements(file.name, file.file), 1):
+    for place, part in enumerate(elements(file), 1):
         if isinstance(part, Unread):
             yield part
         else:
@@ -106,7 +106,7 @@ def _parts(file: OpenFile) -> Iterator[Element | Unread]:
     is_text = file.file.read(1) == b'"'
     file.file.seek(0)
     if not is_text:
-        yield from elements(file.name, file.file)
+        yield from elements(file)
         return
     part = loaded(file.name, file.file.read(LONGEST))
     is_packed = isinstance(part, Element) and isinstance(part.value, str)
@@ -173,11 +173,8 @@ _TIME = ("created_at", "create_time", "timestamp", "time")
 
 def read_jsonl(source: SourceFiles) -> Iterator[Event]:
     """Yield the content of a file, or of all files of a folder or a zip."""
-    return read_each(source.files("*.jsonl", "*.ndjson"), _lines)
-
-
-def _lines(file: OpenFile) -> Iterator[Event]:
-    return read_each(lines(file.name, file.file), partial(_line, {}))
+    files = source.files("*.jsonl", "*.ndjson")
+    return read_each(files, lambda file: read_each(lines(file), partial(_line, {})))
 
 
 def _line(places: dict[str, int], part: Element) -> Iterator[Event]:

@@ -14,7 +14,7 @@ from itertools import count
 from typing import BinaryIO
 
 from agent_memory.integrations.imports.conversations import Element, Unread
-from agent_memory.integrations.imports.files import SourceFiles
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.transcripts import LONGEST, lines_of
 
 _CHUNK = 1024 * 1024
@@ -26,21 +26,21 @@ _TOO_LONG = f"longer than {LONGEST:,} bytes"
 _decode = json.JSONDecoder().raw_decode
 
 
-def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
+def elements(file: OpenFile) -> Iterator[Element | Unread]:
     """Yield the elements of the list in a file. If the file is one object, yield the object."""
-    scan = _Scan(file)
+    scan = _Scan(file.file)
     opening = scan.next_character()
     if opening == "{":
-        yield scan.value(name)
+        yield scan.value(file.name)
         return
     if opening != "[":
-        yield Unread(name, "not a JSON file: neither a list nor an object, in UTF-8")
+        yield Unread(file.name, "not a JSON file: neither a list nor an object, in UTF-8")
         return
     scan.at += 1
     for number in count(1):
         if scan.next_character() == "]":
             return
-        where, place = f"{name}, element {number}", f"character {scan.place:,}"
+        where, place = f"{file.name}, element {number}", f"character {scan.place:,}"
         before, read = scan.place, scan.value(f"{where} ({place})")
         if isinstance(read, Unread) and scan.place == before and not scan.skip():
             why = f"the file ends within the element; nothing after {place} could be read"
@@ -52,14 +52,14 @@ def elements(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
 def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unread]:
     """Yield the elements of all files of a source whose names match a pattern."""
     for file in source.files(*patterns):
-        yield from [file] if isinstance(file, Unread) else elements(file.name, file.file)
+        yield from [file] if isinstance(file, Unread) else elements(file)
 
 
-def lines(name: str, file: BinaryIO) -> Iterator[Element | Unread]:
+def lines(file: OpenFile) -> Iterator[Element | Unread]:
     """Yield the parsed lines of a file, without blank lines."""
-    for number, line in enumerate(lines_of(file), 1):
+    for number, line in enumerate(lines_of(file.file), 1):
         if line.raw.strip() or line.end - line.start > LONGEST:
-            where = f"{name}, line {number}"
+            where = f"{file.name}, line {number}"
             yield loaded(where, line.raw) if line.raw else Unread(where, _TOO_LONG)
 
 

@@ -23,7 +23,7 @@ from agent_memory.integrations.imports.conversations import (
     read_each,
     titled,
 )
-from agent_memory.integrations.imports.files import OpenFile, SourceFiles
+from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.imports.json_parts import elements
 from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
 
@@ -33,11 +33,10 @@ _ROLES = {"system", "developer", "user", "assistant", "tool"}
 
 def read_letta(source: SourceFiles) -> Iterator[Event]:
     """Yield the content of an agent file, or of all agent files in a folder."""
-    return read_each(source.files("*.af", "*.json"), _file)
-
-
-def _file(file: OpenFile) -> Iterator[Event]:
-    return read_each(elements(file.name, file.file), partial(_agents, file.stem))
+    return read_each(
+        source.files("*.af", "*.json"),
+        lambda file: read_each(elements(file), partial(_agents, file.stem)),
+    )
 
 
 def _agents(stem: str, part: Element) -> Iterator[Event]:

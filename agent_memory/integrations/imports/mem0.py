@@ -23,7 +23,7 @@ from agent_memory.integrations.imports.conversations import (
     read_each,
     titled,
 )
-from agent_memory.integrations.imports.files import OpenFile, SourceFiles, is_database, rows, tables
+from agent_memory.integrations.imports.files import SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import elements
 from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
 
@@ -34,11 +34,7 @@ def read_mem0(source: SourceFiles) -> Iterator[Event]:
     if is_database(source):
         yield from _database(source)
         return
-    yield from read_each(source.files("*.json"), _file)
-
-
-def _file(file: OpenFile) -> Iterator[Event]:
-    return _memories(_flat(elements(file.name, file.file)))
+    yield from read_each(source.files("*.json"), lambda file: _memories(_flat(elements(file))))
 
 
 def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:

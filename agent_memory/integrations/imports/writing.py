@@ -101,6 +101,7 @@ class SessionWriting:
     """Writes the messages of a session that are not in its log.
 
     Attributes:
+        newest: The id of the log's last message before the import; None after the message was read.
         parted: The id of the session in which the conversation continues; None for this session.
         question: The last question that was read.
         is_new: Whether the session has no log yet.
@@ -116,7 +117,7 @@ class SessionWriting:
         self._done = terms.done
         self._user_id = terms.user_of(begun.user_id)
         self.is_new = True
-        self._newest: str | None = None
+        self.newest: str | None = None
         self.stored = self._read()
         self._is_refused = self._is_first = self._is_checked = False
         self._is_asked = self._is_cut = False
@@ -135,7 +136,7 @@ class SessionWriting:
                 if notes.get("source") == self._terms.source and isinstance(notes.get("id"), str):
                     stored[notes["id"]] = digest_of([entry.message])
         if is_whole:
-            self._newest = next(reversed(stored), None)
+            self.newest = next(reversed(stored), None)
         return stored
 
     def parts_at(self, own: str) -> bool:
@@ -144,23 +145,10 @@ class SessionWriting:
         True if the message is not in the log, and the log's last message was not yet read from the
         source.
         """
-        if own == self._newest:
-            self._newest = None
-        has_ended = self._newest is None or self.parted is not None
+        if own == self.newest:
+            self.newest = None
+        has_ended = self.newest is None or self.parted is not None
         return self.begun.is_tree and not has_ended and own not in self.stored
-
-    @property
-    def state(self) -> tuple[str | None, str | None]:
-        """The state to restore when the session is opened again.
-
-        The first element is the id of the log's last message before the import, or None after that
-        message was read. The second is `parted`.
-        """
-        return self._newest, self.parted
-
-    @state.setter
-    def state(self, state: tuple[str | None, str | None]) -> None:
-        self._newest, self.parted = state
 
     def add(self, source: SourceMessage, message: Message) -> int:
         """Buffer a message. Return the approximate number of characters added to the buffer."""
@@ -336,7 +324,7 @@ class ImportWriting:
                 self._stored -= len(oldest.stored)
                 oldest.flush()
                 if oldest.begun.is_tree:
-                    self._states[oldest.begun.session_id] = oldest.state
+                    self._states[oldest.begun.session_id] = oldest.newest, oldest.parted
         self._open.move_to_end(session_id)
         return session
 
@@ -344,7 +332,7 @@ class ImportWriting:
         assert self._terms.memory is not None
         session = SessionWriting(self._terms.memory, self._terms, begun)
         if begun.session_id in self._states:
-            session.state = self._states[begun.session_id]
+            session.newest, session.parted = self._states[begun.session_id]
         if begun.branch in self._begun and begun.branch is not None and session.is_new:
             # this branch may have been the main line when it was first imported
             main = self._opened(begun.branch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from langgraph.store.base import (
@@ -131,12 +131,9 @@ class AgentMemoryStore(BaseStore):
     def _texts(self, op: PutOp) -> list[str]:
         if self.index_config is None or op.index is False:
             return []
-        return list(_texts_at(op.value, self._fields if op.index is None else op.index))
-
-
-def _texts_at(value: Any, fields: Iterable[str]) -> Iterator[str]:
-    for field in fields:
-        yield from get_text_at_path(value, field if field == _WHOLE else tokenize_path(field))
+        fields = self._fields if op.index is None else op.index
+        paths = (field if field == _WHOLE else tokenize_path(field) for field in fields)
+        return [text for path in paths for text in get_text_at_path(op.value, path)]
 
 
 def _fields(item: KeyValue) -> dict[str, Any]:
