@@ -23,6 +23,7 @@ from agent_memory.errors import (
     InvalidSetting,
     install_command,
 )
+from agent_memory.models.embedders.local import is_installed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -346,15 +347,9 @@ def plain(text: str) -> str:
     return "".join(c if c in "\n\t" or c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
 
 
-def local_embedder() -> bool:
-    from agent_memory.models.embedders.local import is_installed
-
-    return is_installed()
-
-
 def by_words(embedding: str | None) -> bool:
     """Return whether searches use words only, because there is no embedder."""
-    return embedding is None and not local_embedder()
+    return embedding is None and not is_installed()
 
 
 _PARTS_LOGGER = "agent_memory.engine.assembly"

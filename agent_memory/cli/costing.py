@@ -63,10 +63,17 @@ def cost(
                 progress=lambda count: progress.advance(task, count),
             )
         )
-    if as_json:
-        _print_json(chat, bills, model, max_tokens)
-    else:
+    if not as_json:
         _print_table(chat, bills, model, max_tokens)
+        return
+    summary = {
+        "messages": len(chat),
+        "sessions": len({session for session, _ in chat}),
+        "model": model,
+        "max_tokens": max_tokens,
+        "strategies": [{**asdict(bill), "is_estimated": bill.is_estimated} for bill in bills],
+    }
+    typer.echo(json.dumps(summary, ensure_ascii=False, indent=2))
 
 
 def _read(file: Path, source: From | None) -> Chat:
@@ -77,17 +84,6 @@ def _read(file: Path, source: From | None) -> Chat:
 
     messages = [message for _, message in read_lines(file)]
     return [(str(message.metadata.get("session_id", "one")), message) for message in messages]
-
-
-def _print_json(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:
-    summary = {
-        "messages": len(chat),
-        "sessions": len({session for session, _ in chat}),
-        "model": model,
-        "max_tokens": max_tokens,
-        "strategies": [{**asdict(bill), "is_estimated": bill.is_estimated} for bill in bills],
-    }
-    typer.echo(json.dumps(summary, ensure_ascii=False, indent=2))
 
 
 def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:

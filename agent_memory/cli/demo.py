@@ -21,7 +21,6 @@ from agent_memory.cli.common import (
     ConfigOption,
     ModelOption,
     guarded,
-    local_embedder,
     out,
     progress_bar,
     quiet,
@@ -32,6 +31,7 @@ from agent_memory.cli.config import described
 from agent_memory.cli.lines import read_lines
 from agent_memory.cli.view import cell, grid, one_line, seqs
 from agent_memory.errors import InvalidInput
+from agent_memory.models.embedders.local import is_installed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -293,7 +293,7 @@ def _long_term(memory: AgentMemory, listed: bool) -> None:
         shown += [table] if table.row_count else []
         if error := counts and counts.error:
             shown.append(cell(error, "yellow"))
-    shown += [cell(NO_EMBEDDER, "yellow")] if shown and not local_embedder() else []
+    shown += [cell(NO_EMBEDDER, "yellow")] if shown and not is_installed() else []
     log = f"No blocks. The log keeps all {stats.entries} messages."
     _part("What long-term memory holds", *(shown or [log]))
 

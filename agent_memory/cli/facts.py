@@ -103,10 +103,11 @@ def audit(memory: AgentMemory, user: UserOption = None, session: SessionOption =
     changes = owner_of(memory, user, session).audit()
     table = grid("when", "what", "fact", "text", "why", "messages")
     for change in changes:
+        last = f"-{change.last}" if change.last > change.first else ""
         table.add_row(
             f"{change.at:%Y-%m-%d %H:%M}", change.what, cell((change.fact or NOTHING)[:8]),
             cell(change.text or NOTHING), cell(change.why),
-            cell(f"{change.session_id} #{_span(change.first, change.last)}"),
+            cell(f"{change.session_id} #{change.first}{last}"),
         )  # fmt: skip
     out().print(table if changes else "No changes.")
 
@@ -128,8 +129,9 @@ def forget(
     why: WhyOption = "",
 ) -> None:
     """Forget a fact or all facts from a session. Facts that these superseded become valid again."""
-    part = _part(source)
-    owner = owner_of(memory, user, part[0] if isinstance(part, tuple) else part)
+    match = _SOURCE.fullmatch(source) if source else None
+    part = (match[1], int(match[2]), int(match[3])) if match else source
+    owner = owner_of(memory, user, match[1] if match else source)
     if fact is not None and part is None:
         fact = _whole_id(fact, {change.fact for change in owner.audit() if change.fact})
     forgotten = owner.forget(fact, source=part, why=why)
@@ -147,15 +149,6 @@ def _table(facts: list[Fact], why: list[str] | None = None) -> Table:
             *([why[place]] if why else []),
         )  # fmt: skip
     return table
-
-
-def _span(first: int, last: int) -> str:
-    return f"{first}-{last}" if last > first else str(first)
-
-
-def _part(source: str | None) -> str | tuple[str, int, int] | None:
-    match = _SOURCE.fullmatch(source) if source else None
-    return (match[1], int(match[2]), int(match[3])) if match else source
 
 
 def _whole_id(begun: str, ids: set[str]) -> str:

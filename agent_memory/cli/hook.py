@@ -173,7 +173,8 @@ def _change(agent: str, project: bool, yes: bool, change: Callable[[Settings], S
     if changed == now:
         typer.echo(f"{agent}: {path} is unchanged.")
         return
-    indent = _indent(text)
+    indented = re.match(r"\s*\{\r?\n([ \t]+)\"", text)
+    indent = indented[1] if indented else 2
     new = json.dumps(changed, indent=indent, ensure_ascii=False) + "\n"
     lines = text.splitlines(), new.splitlines()
     typer.echo("\n".join(difflib.unified_diff(*lines, str(path), str(path), lineterm="")))
@@ -181,11 +182,6 @@ def _change(agent: str, project: bool, yes: bool, change: Callable[[Settings], S
         typer.confirm(f"Write {path}?", abort=True)
     write(path, new)
     typer.echo(f"{agent}: written.")
-
-
-def _indent(text: str) -> str | int:
-    match = re.match(r"\s*\{\r?\n([ \t]+)\"", text)
-    return match[1] if match else 2
 
 
 def _agents(named: list[str] | None) -> list[str]:

@@ -54,7 +54,6 @@ def read_lines(path: Path) -> list[tuple[int, Message]]:
 
 
 def write_line(entry: Entry) -> bytes:
-    """Encode an entry as a line for `read_lines`."""
     fields = {**entry.message.to_dict(), "created_at": entry.said_at.isoformat()}
     try:
         return json.dumps(fields, ensure_ascii=False).encode() + b"\n"

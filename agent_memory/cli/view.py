@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from agent_memory.core.context import MemoryContext
-    from agent_memory.core.messages import Message
     from agent_memory.core.records import Absorbed, Entry, Recall, Scope
     from agent_memory.ltm_blocks.base import Block
 
@@ -104,23 +103,20 @@ def sources(recall: Recall) -> str:
     return ", ".join(f"{session} #{seq}" for session, seq in recall.sources) or "everyone"
 
 
-def role(message: Message) -> Text:
-    """Return a message's role in its colour. For a message without a role, return its format."""
-    name = message.role or message.format or "raw"
-    return cell(name if not message.name else f"{name} {message.name}", _COLORS.get(name, ""))
-
-
 def entry_line(entry: Entry, *, dim: bool = False) -> Text:
     """Return an entry in full: seq, time, role, tokens and text."""
     from rich.text import Text
 
     from agent_memory.core.transcript import full_text
 
+    message = entry.message
+    role = message.role or message.format or "raw"
+    name = f" {message.name}" if message.name else ""
     line = Text.assemble(
         (f"#{entry.seq} {entry.created_at:%Y-%m-%d %H:%M} ", "dim"),
-        role(entry.message),
+        cell(f"{role}{name}", _COLORS.get(role, "")),
         (f" ({entry.tokens} tokens)\n", "dim"),
-        cell(full_text(entry.message)),
+        cell(full_text(message)),
         "\n",
     )
     if dim:

@@ -33,7 +33,6 @@ class Cache(OrderedDict[K, V]):
         self.total = 0
 
     def find(self, key: K) -> V | None:
-        """Return the value of a key, or None."""
         with self.lock:
             value = self.get(key)
             if value is not None:

@@ -348,7 +348,6 @@ class Explanation:
 def dropped_of(
     head: Head | None, window: Iterable[Entry], shown: Collection[Source], recalls: Iterable[Recall]
 ) -> list[str]:
-    """Return the lines of `Explanation.dropped`."""
     if head is None:
         return []
     own = {seq for session, seq in shown if session == head.session_id}

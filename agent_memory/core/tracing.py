@@ -188,7 +188,6 @@ Describe = Callable[[Arguments, Any], Attributes]
 def operation(
     name: Operation, store_id: str | None, session_id: str | None = None
 ) -> AbstractContextManager[Span | None]:
-    """Start a span for an operation on memory; see `span`."""
     attributes = {
         OPERATION: name,
         "gen_ai.provider.name": "agent_memory",
@@ -226,7 +225,6 @@ def traced(
 
 
 def tell_search(span: Span | None, query: Message | None, recalls: Iterable[Recall]) -> None:
-    """Add the query and the found records to a span."""
     if span is None:
         return
     records = list(recalls)

@@ -120,6 +120,5 @@ def day_of(now: datetime) -> str:
 
 
 def seconds_left(now: datetime) -> float:
-    """Return the seconds until the next day (UTC) begins."""
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return (midnight + timedelta(days=1) - now).total_seconds()

@@ -35,6 +35,11 @@ def threaded(
     return awaited
 
 
+def value_of(setting: Callable[[S], T] | T, of: S) -> T:
+    """Return a setting that is a value, or a function of a run."""
+    return setting(of) if callable(setting) else setting
+
+
 def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:
     """Return the lock that these names identify. One caller in all processes can hold the lock."""
     return memory.components.resources.locked(record_id(*names))

@@ -19,7 +19,7 @@ from agent_memory.core.rendering import items_of
 from agent_memory.core.text import listed_text
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, MissingExtra
-from agent_memory.integrations.adapting import threaded
+from agent_memory.integrations.adapting import threaded, value_of
 
 try:
     from agent_framework import AgentSession, ContextProvider, HistoryProvider, Message
@@ -158,7 +158,9 @@ class AgentMemoryContextProvider(ContextProvider):
         if question is None:
             return
         try:
-            recalls = self._memory.search(question, user_id=self._of(session), limit=self._limit)
+            recalls = self._memory.search(
+                question, user_id=value_of(self._user_id, session), limit=self._limit
+            )
         except AgentMemoryError as error:
             logger.warning("nothing was recalled: %s", error)
             return
@@ -176,12 +178,10 @@ class AgentMemoryContextProvider(ContextProvider):
         answered = context.response.messages if context.response else []
         items = [_storable(message) for message in (*context.input_messages, *answered)]
         try:
-            self._memory.update(context.session_id or _NONE, items, user_id=self._of(session))
+            user_id = value_of(self._user_id, session)
+            self._memory.update(context.session_id or _NONE, items, user_id=user_id)
         except AgentMemoryError as error:
             logger.warning("a run was not stored: %s", error)
-
-    def _of(self, session: AgentSession) -> str:
-        return self._user_id(session) if callable(self._user_id) else self._user_id
 
 
 def _question(context: Any) -> str | None:

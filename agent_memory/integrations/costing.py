@@ -178,10 +178,7 @@ def _run(
     name: str,
     strategy: Strategy,
 ) -> tuple[Bill, list[tuple[int, int]]]:
-    """Process the log with a strategy.
-
-    Return the bill, and for each summary the tokens of the summarized text and of the summary.
-    """
+    """Return a strategy's bill, and the tokens of each summarized text and of its summary."""
     bill, summaries = Bill(name), list[tuple[int, int]]()
     heads: dict[str, Head] = {}
     with AgentMemory(
@@ -196,7 +193,15 @@ def _run(
         counter = memory.components.resources.counter
         for session, message in chat:
             if message.role == "assistant":
-                bill = _answered(bill, memory, session, message, counter)
+                context = memory.get(session, user_id=_USER)
+                recalled = sum(counter.text(recall.text) for recall in context.recalls)
+                bill = replace(
+                    bill,
+                    calls=bill.calls + 1,
+                    prompt_tokens=bill.prompt_tokens + context.tokens,
+                    completion_tokens=bill.completion_tokens + counter.message(message),
+                    recalled_tokens=(bill.recalled_tokens or 0) + recalled,
+                )
             head = memory.update(session, message, user_id=_USER)
             before = heads.get(session)
             if before is not None and head.start > before.start and head.summary is not None:
@@ -210,27 +215,10 @@ def _run(
     return bill, summaries
 
 
-def _answered(
-    bill: Bill, memory: AgentMemory, session: str, message: Message, counter: TokenCounter
-) -> Bill:
-    context = memory.get(session, user_id=_USER)
-    recalled = sum(counter.text(recall.text) for recall in context.recalls)
-    return replace(
-        bill,
-        calls=bill.calls + 1,
-        prompt_tokens=bill.prompt_tokens + context.tokens,
-        completion_tokens=bill.completion_tokens + counter.message(message),
-        recalled_tokens=(bill.recalled_tokens or 0) + recalled,
-    )
-
-
 def _extractions(
     batches: Iterable[tuple[int, int]], counter: TokenCounter
 ) -> list[tuple[int, int]]:
-    """Return the prompt and answer tokens of the calls for facts.
-
-    Each batch needs one call that finds facts, and one that compares them.
-    """
+    """Return the tokens of each batch's two calls: one finds facts, and one compares them."""
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
     from agent_memory.ltm_blocks.extractive.settling import PROMPT as COMPARING
 

@@ -14,6 +14,7 @@ from agent_memory.core.formats.registry import HAYSTACK
 from agent_memory.core.messages import Message
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError, InvalidInput, MissingExtra
+from agent_memory.integrations.adapting import value_of
 
 try:
     from haystack.components.agents.state import State, replace_values
@@ -57,13 +58,13 @@ class AgentMemoryHook:
     def run(self, state: State) -> None:
         """Store new messages. Before a model call, replace them by the session's context."""
         context = state.data.get("hook_context") or {}
-        session_id = _value(self._session_id, context) or context.get("session_id")
+        session_id = value_of(self._session_id, context) or context.get("session_id")
         if session_id is None:
             raise InvalidInput(
                 'The run has no session. Pass hook_context={"session_id": ...} to the agent\'s '
                 "run, or set the hook's `session_id`."
             )
-        session = self._memory.session(session_id, _value(self._user_id, context))
+        session = self._memory.session(session_id, value_of(self._user_id, context))
         messages: list[ChatMessage] = state.data["messages"]
         system = [message for message in messages if message.is_from(ChatRole.SYSTEM)]
         chat = [message for message in messages if not message.is_from(ChatRole.SYSTEM)]
@@ -89,7 +90,3 @@ class AgentMemoryHook:
             "AgentMemoryHook cannot be serialized: it holds a database. Add it to the agent after "
             "loading it."
         )
-
-
-def _value(setting: Whose, context: Mapping[str, Any]) -> str | None:
-    return setting(context) if callable(setting) else setting

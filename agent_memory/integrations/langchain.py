@@ -18,7 +18,7 @@ from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.session import Session
 from agent_memory.errors import InvalidInput, MissingExtra
-from agent_memory.integrations.adapting import LONGEST_BRANCH, threaded
+from agent_memory.integrations.adapting import LONGEST_BRANCH, threaded, value_of
 from agent_memory.ltm_blocks.base import record_id
 
 try:
@@ -90,8 +90,8 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return request.override(messages=messages)
 
     def _store(self, messages: Sequence[BaseMessage], runtime: Runtime[Any]) -> Session:
-        user_id = self._of(self._user_id, runtime)
-        session_id = self._of(self._session_id, runtime)
+        user_id = value_of(self._user_id, runtime)
+        session_id = value_of(self._session_id, runtime)
         if session_id is None and runtime.execution_info is not None:
             session_id = runtime.execution_info.thread_id
         if session_id is None:
@@ -109,9 +109,6 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             if _id(last) in added or added != ids[len(ids) - len(added) :]:
                 _put_in_place(session)
         return session
-
-    def _of(self, setting: Whose, runtime: Runtime[Any]) -> str | None:
-        return setting(runtime) if callable(setting) else setting
 
 
 def _row(message: BaseMessage) -> dict[str, Any]:
@@ -131,10 +128,7 @@ def _id(entry: Entry) -> str | None:
 
 
 def _cut_to_branch(session: Session, rows: Sequence[dict[str, Any]]) -> Entry | None:
-    """Remove the log's newest messages if the graph continues from an earlier message.
-
-    Return the log's last entry.
-    """
+    """Remove the log's messages after the one that the graph continues. Return the last entry."""
     newest, ids = session.history(last=1), [row["raw"]["id"] for row in rows]
     if not newest or not rows or _id(newest[0]) in ids:
         return newest[0] if newest else None

@@ -134,11 +134,7 @@ class AgentMemoryConversationStore(ConversationStore):
             self._index.delete(_RECORDS, conversation_id)
 
     def _entry(self, entry_id: str) -> ConversationEntry:
-        """Return an entry by its id.
-
-        Raises:
-            LookupError: The entry does not exist.
-        """
+        """Return an entry by its id. Raise LookupError if there is none."""
         for item in self._index.search((*_ENTRIES, entry_id), limit=MOST):
             stored = self._values_of(item.key).get(("entries",), entry_id)
             if stored is not None:

@@ -278,17 +278,13 @@ def _shown(content: Any) -> Any:
 def _user_content(content: Any) -> Any:
     if isinstance(content, str):
         return _typed(content)
-    texts = [_typed(text) if (text := _text(block)) is not None else None for block in content]
-    return [
-        block if text is None or text == block["text"] else {**block, "text": text}
-        for block, text in zip(content, texts, strict=True)
-        if text != ""
-    ]
-
-
-def _text(block: object) -> str | None:
-    text = mapping(block).get("text")
-    return text if isinstance(text, str) else None
+    blocks: list[Any] = []
+    for block in content:
+        text = mapping(block).get("text")
+        typed = _typed(text) if isinstance(text, str) else None
+        if typed != "":
+            blocks.append(block if typed in (None, text) else {**block, "text": typed})
+    return blocks
 
 
 def _typed(text: str) -> str:

@@ -63,7 +63,6 @@ def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iter
 
 
 def answered(span: Span | None, response: Any, usage: Usage) -> None:
-    """Add the model's answer and its usage to a span."""
     if span is None:
         return
     choices = getattr(response, "choices", None) or ()

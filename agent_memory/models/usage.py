@@ -125,7 +125,6 @@ class Account:
             self._within.add(usage, purpose)
 
     def refused(self, refusal: SpendingLimitReached) -> None:
-        """Record that a spending limit refused a call."""
         self.refusal = refusal
         if self._within is not None:
             self._within.refused(refusal)

@@ -14,7 +14,6 @@ _SHOWN = ("text", "data", "uri", "function_call", "function_result", "usage")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return chat messages without reasoning: one for each result, then one for text and calls."""
     contents = raw.get("contents")
     if not isinstance(contents, list):
         return []
@@ -35,7 +34,6 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the contents that reach a model but not the chat messages, such as reasoning."""
     return [block for block in dicts(raw.get("contents")) if block.get("type") not in _SHOWN]
 
 

@@ -17,7 +17,6 @@ _SIGNED = ("thinking_blocks", "reasoning_content", "provider_specific_fields")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return the message in a list, or an empty list if the message has no content."""
     return [dict(raw)] if says_something(raw) else []
 
 

@@ -26,7 +26,6 @@ _ENVELOPE = frozenset({"stop_reason", "model", "usage"})
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value is a message or a whole response of this API."""
     if value.get("role") not in ("user", "assistant"):
         return False
     is_reply = value.get("type") == "message" and bool(_ENVELOPE & value.keys())
@@ -126,7 +125,6 @@ def _clean(block: Any) -> Any:
 
 
 def compacts(raw: Mapping[str, Any]) -> bool:
-    """Return whether a message has a compaction block with content."""
     return any(
         block.get("type") == "compaction" and block.get("content")
         for block in dicts(raw.get("content"))

@@ -34,7 +34,6 @@ _MOST_NAME = 200
 
 
 def recognises(value: Mapping[str, Any]) -> bool:
-    """Return whether a value has a role, and blocks with a known key and no `type`."""
     content = value.get("content")
     blocks = dicts(content)
     return (
@@ -102,7 +101,6 @@ def items(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def merged(messages: list[Json]) -> list[Json]:
-    """Merge neighbouring messages of the same role. Results come first."""
     return neutral.merged_neighbours(
         messages,
         lambda first, second: first["role"] == second["role"],

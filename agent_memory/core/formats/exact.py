@@ -49,7 +49,6 @@ def written(value: Any, depth: int = 0) -> Any:
 
 
 def read(value: Any) -> Any:
-    """Decode a value that `written` encoded."""
     if isinstance(value, dict):
         return {key: read(item) for key, item in value.items()}
     if not isinstance(value, list):

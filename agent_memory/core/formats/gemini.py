@@ -35,7 +35,6 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return chat messages without thoughts: one for each result, then one for text and calls."""
     parts = [part for part in dicts(raw.get("parts")) if not part.get("thought")]
     role = _role(raw)
     views = [_answer(item) for part in parts if (item := _field(part, *_ANSWER))]

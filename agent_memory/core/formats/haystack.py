@@ -12,7 +12,6 @@ _ROLES = ("user", "assistant", "system", "tool")
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return chat messages without reasoning: one for each result, then one for text and calls."""
     role, parts = raw.get("role"), dicts(raw.get("content"))
     if role not in _ROLES:
         return []

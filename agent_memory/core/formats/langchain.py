@@ -70,7 +70,6 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the provider's fields, and blocks that are not in chat messages, such as reasoning."""
     blocks = [block for block in dicts(raw.get("content")) if block.get("type") not in _SHOWN]
     more = mapping(raw.get("additional_kwargs"))
     fields = {key: value for key, value in more.items() if value and key not in _CALLS}

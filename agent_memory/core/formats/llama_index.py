@@ -22,7 +22,6 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a message as a chat message. Thinking is left out."""
     role, blocks = _ROLES.get(str(raw.get("role"))), raw.get("blocks")
     if role is None or not isinstance(blocks, list):
         return []
@@ -42,7 +41,6 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
-    """Return the provider's fields, and blocks that are not in chat messages, such as thinking."""
     blocks = [block for block in dicts(raw.get("blocks")) if block.get("block_type") not in _SHOWN]
     more = mapping(raw.get("additional_kwargs"))
     fields = {key: value for key, value in more.items() if value and key not in _FIELDS}

@@ -370,14 +370,11 @@ class Encoding:
         except NotForMerging:
             return self.build()(text)
         if merges.work > _BUILD_AFTER and self._builder is None:
-            self._build_in_thread()
+            self._builder = threading.Thread(target=self.build, name="agent-memory-tokenizer")
+            # If no thread can be started, the MergeCounter continues.
+            with suppress(RuntimeError):
+                start(self._builder)
         return count
-
-    def _build_in_thread(self) -> None:
-        self._builder = threading.Thread(target=self.build, name="agent-memory-tokenizer")
-        # If no thread can be started, the MergeCounter continues.
-        with suppress(RuntimeError):
-            start(self._builder)
 
     def _table(self) -> dict[bytes, int]:
         with self._lock:

@@ -74,22 +74,19 @@ class LogFile:
             raise StoreUnavailable(f"There is no memory at {path} yet. The first stop creates it.")
         self._file = sqlite3.connect(path, timeout=_WAIT_SECONDS)
         try:
-            self._begin(path)
+            self._file.execute("PRAGMA query_only = ON")
+            self._file.execute("BEGIN")
+            version = self._file.execute(
+                "SELECT value FROM agent_memory_meta WHERE name = 'schema_version'"
+            ).fetchone()
+            if version != (_VERSION,):
+                raise StoreUnavailable(
+                    f"{path} has tables of another version than {_VERSION}. Upgrade the "
+                    "installation of agent-memory that runs the hooks, and open the memory once."
+                )
         except BaseException:
             self.close()
             raise
-
-    def _begin(self, path: str) -> None:
-        self._file.execute("PRAGMA query_only = ON")
-        self._file.execute("BEGIN")
-        version = self._file.execute(
-            "SELECT value FROM agent_memory_meta WHERE name = 'schema_version'"
-        ).fetchone()
-        if version != (_VERSION,):
-            raise StoreUnavailable(
-                f"{path} has tables of another version than {_VERSION}. Upgrade the installation "
-                "of agent-memory that runs the hooks, and open the memory once."
-            )
 
     def parts(self, user_id: str, most: int, without: str) -> Iterator[Part]:
         """Yield up to `most` messages of a user and the assistant, the newest session first.

@@ -33,7 +33,6 @@ _INNER = ("thoughts", "reasoning_recap", "user_editable_context", "model_editabl
 
 
 def read_chatgpt(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of an export: the zip, its folder, or a `conversations.json`."""
     return read_each(elements_in(source, "conversations*.json"), _conversation)
 
 

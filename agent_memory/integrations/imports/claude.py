@@ -28,7 +28,6 @@ _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 
 
 def read_claude(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of an export: the zip, its folder, or a `conversations.json`."""
     return read_each(elements_in(source, "conversations*.json"), _conversation)
 
 

@@ -42,7 +42,6 @@ compaction. They are stored unchanged."""
 
 
 def read_claude_code(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a transcript, or of all transcripts in a folder."""
     return read_each(source.files("*.jsonl"), _transcript)
 
 

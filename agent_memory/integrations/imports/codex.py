@@ -35,7 +35,6 @@ _OWN = ("ghost_snapshot", "other")
 
 
 def read_codex(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a session's file, or of all session files in a folder."""
     return read_each(source.files("rollout-*.jsonl"), _session)
 
 

@@ -99,14 +99,11 @@ def read_each(
         if isinstance(part, Unread):
             yield part
         else:
-            yield from whole(getattr(part, "where", None), read(part))
+            yield from whole(part.where, read(part)) if isinstance(part, Element) else read(part)
 
 
-def whole(where: str | None, events: Iterable[Event]) -> Iterator[Event]:
+def whole(where: str, events: Iterable[Event]) -> Iterator[Event]:
     """Yield the events of a part, or a single `Unread` if a field of the part has a wrong type."""
-    if where is None:
-        yield from events
-        return
     try:
         complete = list(events)
     except UNREADABLE:  # the format is not specified: any value may have any type

@@ -194,7 +194,6 @@ def tables(path: Path) -> dict[str, list[str]]:
 
 
 def rows(source: SourceFiles, table: str, order: str) -> Iterator[Element | Unread]:
-    """Yield the rows of a table in order, each as a dict by column."""
     number, path = 0, source.path
     try:
         with closing(_opened(path)) as database:

@@ -97,7 +97,6 @@ def _of_langchain(where: str, session: str, own: str | None, value: object, plac
 
 
 def read_llama_index(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a store's file, with a session for each key."""
     return read_each(source.files("*.json"), lambda file: read_each(_parts(file), _store))
 
 
@@ -172,7 +171,6 @@ _TIME = ("created_at", "create_time", "timestamp", "time")
 
 
 def read_jsonl(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a file, or of all files of a folder or a zip."""
     files = source.files("*.jsonl", "*.ndjson")
     return read_each(files, lambda file: read_each(lines(file), partial(_line, {})))
 

@@ -50,7 +50,6 @@ def elements(file: OpenFile) -> Iterator[Element | Unread]:
 
 
 def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unread]:
-    """Yield the elements of all files of a source whose names match a pattern."""
     for file in source.files(*patterns):
         yield from [file] if isinstance(file, Unread) else elements(file)
 
@@ -95,7 +94,6 @@ class _Scan:
 
     @property
     def place(self) -> int:
-        """The position in the file, in characters."""
         return self._before + self.at
 
     def next_character(self) -> str:

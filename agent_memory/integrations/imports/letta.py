@@ -32,7 +32,6 @@ _ROLES = {"system", "developer", "user", "assistant", "tool"}
 
 
 def read_letta(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of an agent file, or of all agent files in a folder."""
     return read_each(
         source.files("*.af", "*.json"),
         lambda file: read_each(elements(file), partial(_agents, file.stem)),

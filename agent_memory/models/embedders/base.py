@@ -162,7 +162,8 @@ class CachedEmbedder:
             try:
                 requested = [wanted[key] for key in own]
                 new = dict(zip(own, self._encode_new(requested), strict=True))
-                self._store(new)
+                for key, encoding in new.items():
+                    self._cache.put(key, encoding)
                 encodings |= new
                 done.set_result(new)
             except BaseException as error:
@@ -238,11 +239,6 @@ class CachedEmbedder:
                     self._pending[key] = done
                     own.append(key)
         return encodings, others, own
-
-    def _store(self, new: dict[bytes, Encoding]) -> None:
-        with self._cache.lock:
-            for key, encoding in new.items():
-                self._cache.put(key, encoding)
 
 
 def _key(text: str) -> bytes:

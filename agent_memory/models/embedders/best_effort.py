@@ -94,7 +94,6 @@ class BestEffort:
 
     @property
     def rests(self) -> bool:
-        """Whether the pause after a failure still lasts."""
         return time.monotonic() < self._down_until
 
     def rest(self, error: Exception) -> None:

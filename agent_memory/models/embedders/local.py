@@ -34,7 +34,6 @@ _BATCH_PIECES = 512  # word pieces in a padded batch; a larger batch would not b
 
 
 def is_installed() -> bool:
-    """Return whether the extra "local" is installed."""
     return all(importlib.util.find_spec(name) is not None for name in _PACKAGES)
 
 
@@ -172,7 +171,6 @@ class _Model:
 
 
 def _batches(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Split positions of texts into batches of limited size."""
     batch: list[int] = []
     for at in order:
         if batch and (len(batch) + 1) * sizes[at] > _BATCH_PIECES:
