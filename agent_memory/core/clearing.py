@@ -129,8 +129,7 @@ class Cleared:
         self._shown.append(entry)
         self._costs.append(min(entry.counted, most))
         self._tokens += self._costs[place]
-        role = role_of(entry.message)
-        if role == "assistant":
+        if role_of(entry.message) == "assistant":
             self._read = place
         elif _is_clearable(entry):
             self._results.append(place)

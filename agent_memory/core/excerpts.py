@@ -179,16 +179,13 @@ def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) 
 
 
 def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Span]:
-    """Return the sentences between the first and the last part with the most words of a question.
-
-    Words that are rare in the text count more.
-    """
-    limit, within = frame.passages, (frame.begin, frame.last)
+    """Return the sentences between the two parts that have the most words of a question."""
+    limit = frame.passages
     wanted = set(terms(question[:_QUESTION_END])) | set(terms(question[-_QUESTION_END:]))
     wanted = {word for word in wanted if len(word) > 1}
     if not wanted:
         return []
-    searched = (within[0], min(within[1], within[0] + _SEARCHED))
+    searched = (frame.begin, min(frame.last, frame.begin + _SEARCHED))
     hits = _hits(
         text, searched, frozenset(wanted), max(_WORD, min(_PASSAGE, 2 * (limit - frame.gap)))
     )

@@ -17,12 +17,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
+from traceback import walk_stack
 from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _IMPORT_SECONDS = 20.0
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _M_ARENA_MAX = -8  # from glibc's malloc.h
 _OWN_CODE = (
     str(Path(sys._getframe().f_code.co_filename).parents[1]) + os.sep,
@@ -133,15 +135,8 @@ def wait_for_imports() -> None:
 def _others_import() -> bool:
     frames = sys._current_frames()
     del frames[threading.get_ident()]
-    return any(_imports(frame) for frame in frames.values())
-
-
-def _imports(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            return True
-        frame = frame.f_back
-    return False
+    callers = (caller for frame in frames.values() for caller, _ in walk_stack(frame))
+    return any(caller.f_code.co_filename == _IMPORT_SYSTEM for caller in callers)
 
 
 def _before_fork() -> None:

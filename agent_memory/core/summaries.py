@@ -196,10 +196,7 @@ _USER_FACTOR = 1.5
 
 
 def importance(turn: Sequence[Entry]) -> float:
-    """Return the importance of a turn per token. A user's message counts 1.5 times.
-
-    An identifier counts 3, a name 2, and a term 0.2.
-    """
+    """Return the importance of a turn per token."""
     score = 0.0
     for entry in turn:
         text = full_text(entry.message)

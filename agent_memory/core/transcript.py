@@ -72,10 +72,7 @@ def _call(call: dict[str, Any]) -> str:
 
 
 def line(entry: Entry) -> str:
-    """Return a message of a transcript: day, speaker and text.
-
-    Further lines are indented, so that a text cannot imitate another message.
-    """
+    """Return a message of a transcript: day, speaker and text. Further lines are indented."""
     said = f"{speaker(entry.message)}: {full_text(entry.message)}"
     return f"{entry.said_at:%Y-%m-%d} {indented(said)}"
 
@@ -97,10 +94,7 @@ def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
 
 
 def split(text: str, count: Count, limit: int) -> list[str]:
-    """Split a text into parts of at most `limit` tokens by halving it.
-
-    Each half begins at a sentence, or else at a word.
-    """
+    """Split a text into parts of at most `limit` tokens by halving it at sentences, or at words."""
     if count(text) < limit or len(text) < 2:
         return [text]
     middle = len(text) // 2

@@ -289,11 +289,7 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
         return _Layout([], [], None)
     key = (id(entries[0].message),)
     cached = _LAYOUTS.find(key)
-    if (
-        cached is not None
-        and cached.entries is entries
-        and len(cached.layout.shown) == len(entries)
-    ):
+    if cached and cached.entries is entries and len(cached.layout.shown) == len(entries):
         return cached.layout  # a context needs the same layout several times
     before, settled = _Layout([], [], None), entries[:0]
     if cached is not None and continues(entries, cached.settled):

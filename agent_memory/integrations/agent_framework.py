@@ -82,8 +82,7 @@ class AgentMemoryHistoryProvider(HistoryProvider):
         """Return the messages of a session, oldest first."""
         name = session_id or _NONE
         if self._within_budget:
-            question = (state or {}).get(_QUESTION)
-            chat = self._context(name, question)
+            chat = self._context(name, (state or {}).get(_QUESTION))
         else:
             entries = self._memory.history(name, user_id=self._user_id)
             items = (item for entry in entries for item in items_of(entry.message, AGENT_FRAMEWORK))

@@ -122,12 +122,7 @@ def text_of(content: Any) -> str:
 
 
 def chat_messages(views: Iterable[Mapping[str, Any]], own: str, at: object) -> list[Json]:
-    """Return the non-empty messages of a line, with ids and the line's time.
-
-    Args:
-        views: The messages of the line as chat dicts.
-        own: The id of the line.
-    """
+    """Return the non-empty messages of a line, with its time and ids that begin with `own`."""
     turns = [turn for view in views if (turn := _with_content(view)) is not None]
     return [
         dated({**turn, "id": f"{own}.{number}" if number else own}, moment(at))

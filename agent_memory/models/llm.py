@@ -137,13 +137,9 @@ class LLM(Provider):
         Raises:
             ModelOutputInvalid: Both answers were invalid, or an answer was empty.
         """
-        request: list[dict[str, Any]]
-        response_format: Any
-        if load_litellm().supports_response_schema(self.model):
-            request, response_format = list(messages), schema
-        else:
-            request, response_format = _with_schema(messages, schema), {"type": "json_object"}
-        options = {**options, "response_format": response_format}
+        is_supported = load_litellm().supports_response_schema(self.model)
+        request = list(messages) if is_supported else _with_schema(messages, schema)
+        options |= {"response_format": schema if is_supported else {"type": "json_object"}}
         problem: ValidationError | None = None
         for _ in range(2):
             text = self.complete(request, **options)

@@ -107,12 +107,7 @@ class Provider:
         return other
 
     def begin(self, kind: Kind, sent: Sequence[Any], answer: int | None = None) -> Call:
-        """Return a new call, to pass to `retried`.
-
-        Args:
-            sent: OpenAI-style messages, or texts to embed.
-            answer: Maximum tokens of the answer; None for no limit.
-        """
+        """Return a new call, to pass to `retried`. See `Call` for the arguments."""
         account = self._account or current_account() or Account("other")
         return Call(kind, self.model, account, sent, answer)
 
@@ -154,7 +149,6 @@ class Provider:
         """Send a request, and return the response. The request is traced, retried and charged.
 
         Args:
-            limit: Maximum tokens of the answer.
             check: Raises if the response is unusable; the trace then shows the error.
         """
         call = self.begin(kind, sent, limit)
@@ -219,12 +213,9 @@ class Provider:
             raise self._translate(error, midway) from None
 
     def whole(self, call: Call, stream: Any) -> None:
-        """Raise if a stream ended without a finish reason.
+        """Raise ModelUnavailable if a stream ended without a finish reason.
 
         litellm treats a connection that was closed early as the end of the answer.
-
-        Raises:
-            ModelUnavailable: The stream broke off.
         """
         if not (stream.received_finish_reason or stream.intermittent_finish_reason):
             self.charges.failed(call, may_be_billed=True)

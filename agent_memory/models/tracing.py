@@ -35,10 +35,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @contextmanager
 def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iterator[Span | None]:
-    """Open a span for a model call and all its attempts, without making it the current span.
-
-    Yields None while tracing is off.
-    """
+    """Open a span for a model call and all its attempts, without making it the current span."""
     if not tracing.is_on():
         yield None
         return

@@ -108,9 +108,7 @@ class Account:
         self, purpose: Purpose, user_id: str | None = None, within: Account | None = None
     ) -> None:
         self.purpose: Purpose = purpose
-        self.user_id: str | None = user_id
-        if user_id is None and within is not None:
-            self.user_id = within.user_id
+        self.user_id: str | None = within.user_id if within and user_id is None else user_id
         self.ledger = Ledger()
         self.refusal: SpendingLimitReached | None = None
         self._within = within
@@ -215,11 +213,7 @@ class Charges:
         self._own_counter = counter
 
     def begin(self, call: Call) -> None:
-        """Reserve tokens for an attempt.
-
-        Raises:
-            SpendingLimitReached: The attempt would exceed a limit, and must not be made.
-        """
+        """Reserve tokens for an attempt. Raise SpendingLimitReached if it would exceed a limit."""
         if self._hold is not None:
             answer = LONG_ANSWER if call.answer is None else call.answer
             prompt = partial(self._count, call)  # deferred, because counting may be slow

@@ -48,10 +48,7 @@ def _is_own(block: Json) -> bool:
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return chat messages without thinking: one for each result, then one for text and calls.
-
-    Actions of tools that the provider runs are shown as text.
-    """
+    """Return chat messages. Actions of tools that the provider runs are shown as text."""
     role, content = raw.get("role"), raw.get("content")
     if role not in ("user", "assistant", "system"):
         return []
@@ -70,18 +67,13 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     role, content = view.get("role"), view.get("content")
-    if role == "tool":
-        result: Any = (
-            content
-            if isinstance(content, str)
-            else [_block(part) for part in neutral.parts_of(content)]
-        )
-        block = {"type": "tool_result", "tool_use_id": view.get("tool_call_id"), "content": result}
-        return [{"role": "user", "content": [block]}]
     blocks: Any = content
     if not isinstance(content, str):
-        block_of = _block if role == "user" else _text_block
+        block_of = _block if role in ("user", "tool") else _text_block
         blocks = [block_of(part) for part in neutral.parts_of(content)]
+    if role == "tool":
+        block = {"type": "tool_result", "tool_use_id": view.get("tool_call_id"), "content": blocks}
+        return [{"role": "user", "content": [block]}]
     uses = [
         {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
         for call_id, name, arguments in neutral.parsed_calls(view)

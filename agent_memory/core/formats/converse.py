@@ -45,21 +45,14 @@ def recognises(value: Mapping[str, Any]) -> bool:
 
 
 def unseen(raw: Mapping[str, Any]) -> list[Json] | None:
-    """Return the blocks of a record of Strands that chat messages do not show completely.
-
-    Examples are reasoning, and text with citations. None for a message of the API itself, which is
-    sent whole.
-    """
+    """Return the blocks of a record of Strands that chat messages do not show completely."""
     if not isinstance(raw.get("message"), Mapping):
         return None
     return [block for block in dicts(_message(raw).get("content")) if not block.keys() & _SHOWN]
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return chat messages without reasoning: one for each result, then one for text and calls.
-
-    A redacted message is shown as its replacement.
-    """
+    """Return chat messages. A redacted message is shown as its replacement."""
     message = _message(raw)
     role, content = message.get("role"), message.get("content")
     if role not in ("user", "assistant", "system"):

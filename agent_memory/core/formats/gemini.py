@@ -44,10 +44,9 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    role, content = view.get("role"), view.get("content")
+    role, parts = view.get("role"), [_part(part) for part in neutral.parts_of(view.get("content"))]
     if role == "tool":
         name, call_id = neutral.tool_name(view.get("name"), _NO_NAME), view.get("tool_call_id")
-        parts = [_part(part) for part in neutral.parts_of(content)]
         texts = [part["text"] for part in parts if "text" in part]
         files = [part for part in parts if "text" not in part]
         answer: Json = {"name": name, "response": {"result": "\n".join(texts)}}
@@ -56,7 +55,6 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
         if files:
             answer["parts"] = files
         return [{"role": "user", "parts": [{"functionResponse": answer}]}]
-    parts = [_part(part) for part in neutral.parts_of(content)]
     calls = [
         {"functionCall": {**({"id": call_id} if call_id else {}), "name": name, "args": args}}
         for call_id, name, args in neutral.parsed_calls(view, _NO_NAME)

@@ -16,10 +16,7 @@ _WITH_LAST = "[with the last result]"
 
 
 def to_chat(raw: Mapping[str, Any]) -> list[Json]:
-    """Return a step as chat messages: its text and calls, their results, and the answer.
-
-    The call of the tool `final_answer` is left out.
-    """
+    """Return a step as chat messages, without the call of the tool `final_answer`."""
     for field, role in (("system_prompt", "system"), ("task", "user")):
         if field in raw:
             return neutral.views_of(role, _parts(raw[field]))

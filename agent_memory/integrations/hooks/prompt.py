@@ -89,10 +89,7 @@ class LogFile:
             raise
 
     def parts(self, user_id: str, most: int, without: str) -> Iterator[Part]:
-        """Yield up to `most` messages of a user and the assistant, the newest session first.
-
-        The session `without` is left out.
-        """
+        """Yield up to `most` messages of the sessions except `without`, newest session first."""
         rows = self._file.execute(_SESSIONS, (self._namespace, f"user:{user_id}")).fetchall()
         for session_id, about in rows:
             if session_id == without or about.startswith(_DELETING):

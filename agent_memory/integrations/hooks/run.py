@@ -32,9 +32,7 @@ def run(
 ) -> str:
     """Handle an event, and return the hook's output, which may be empty.
 
-    Args:
-        file: The path of the SQLite file, if prompts may read it directly; None to use the library.
-        opened: Opens the memory.
+    `file` is the SQLite file that prompts may read directly; None to use the library.
     """
     event = read_event(agent, name, content)
     if name == "UserPromptSubmit":

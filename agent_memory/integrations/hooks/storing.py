@@ -66,10 +66,7 @@ def store(memory: AgentMemory, event: Event, user_id: str, until: float | None =
 
 
 def _turn(event: Event) -> Messages:
-    """Return the question and the answer of Gemini CLI's event.
-
-    The transcript is not read, because Gemini CLI changes lines after it has written them.
-    """
+    """Return an event's question and answer: Gemini CLI changes lines of its transcripts later."""
     turn = [
         {"role": "user", "content": without_ours(event.prompt)},
         {"role": "assistant", "content": event.reply},

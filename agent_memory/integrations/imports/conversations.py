@@ -159,8 +159,6 @@ def sessions_of(
     If another branch begins with an answer, a copy of the question precedes the answer.
 
     Args:
-        main: The main session's id.
-        about: The main session's metadata.
         current: The conversation's current node; None for the last leaf.
         read: Returns the events of a node. It is called for a node's parent before the node.
         finish: Converts the messages of a session's nodes to the messages to yield.
@@ -195,9 +193,6 @@ def branches(
 
     The first branch is the path to the current node. Each other branch contains only the nodes
     after its fork, so that each node is in one branch. Cycles are cut.
-
-    Args:
-        current: The conversation's current node; None for the last leaf.
     """
     answers: defaultdict[str | None, list[str]] = defaultdict(list)
     for node, parent in parents.items():

@@ -49,12 +49,7 @@ def _agents(stem: str, part: Element) -> Iterator[Event]:
     at = moment(content.get("updated_at"), content.get("created_at"))
     blocks = [*listed(content.get("blocks")), *listed(content.get("core_memory"))]
     for number, block in enumerate(map(mapping, blocks), 1):
-        yield from _block(
-            f"{where}, block {number}",
-            stem,
-            block,
-            moment(block.get("updated_at"), block.get("created_at")) or at,
-        )
+        yield from _block(f"{where}, block {number}", stem, block, at)
     for number, agent in enumerate(agents, 1):
         if isinstance(agent, Mapping):
             yield from _agent(f"{where}, agent {number}", agent, stem)
@@ -68,6 +63,7 @@ def _block(where: str, stem: str, block: Mapping[str, Any], at: Any) -> Iterator
         yield Skipped("empty memory blocks")
         return
     own = str(block.get("id") or label)
+    at = moment(block.get("updated_at"), block.get("created_at")) or at
     for number, text in enumerate(_pieces(value.strip(), _LONGEST - len(label) - 2)):
         about = {"label": label, "file": stem}
         yield SourceNote(f"{stem}/{own}/{number}", f"{label}: {text}", None, at, where, about)

@@ -226,8 +226,7 @@ class SessionWriting:
     def _write(self, waiting: list[tuple[SourceMessage, Message]]) -> None:
         pairs = [(source.id, message) for source, message in waiting]
         try:
-            bring = self._memory._bring_messages
-            new = bring(self.begun.session_id, pairs, self._user_id)
+            new = self._memory._bring_messages(self.begun.session_id, pairs, self._user_id)
         except InvalidInput as error:
             if len(waiting) == 1:
                 self._done.fail(waiting[0][0].where, str(error))

@@ -97,12 +97,9 @@ class BestEffort:
         return time.monotonic() < self._down_until
 
     def rest(self, error: Exception) -> None:
-        """Begin a pause after a failure.
-
-        A spending limit causes no pause, because it may concern only one user.
-        """
+        """Begin a pause after a failure."""
         self._why = error_text(error)
-        if isinstance(error, SpendingLimitReached):
+        if isinstance(error, SpendingLimitReached):  # it may concern only one user
             return
         seconds = min(_LONGEST_REST, _REST_SECONDS * 2**self._failed)
         self._down_until, self._failed = time.monotonic() + seconds, min(self._failed + 1, 9)

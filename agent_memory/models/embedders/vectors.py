@@ -54,9 +54,6 @@ def embed_texts(texts: Sequence[str], size: int, embed: Callable[[list[str]], An
     Models truncate or refuse long texts. A long text is therefore embedded in parts. Its vector is
     the mean of the parts' vectors, weighted by length. Lone surrogates, which models cannot read,
     become question marks.
-
-    Raises:
-        ModelOutputInvalid: The model returned no valid vectors.
     """
     filled = [index for index, text in enumerate(texts) if text.strip()]
     if not filled:
