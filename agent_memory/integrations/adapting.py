@@ -35,9 +35,9 @@ def threaded(
     return awaited
 
 
-def value_of(setting: Callable[[S], T] | T, of: S) -> T:
-    """Return a setting that is a value, or a function of a run."""
-    return setting(of) if callable(setting) else setting
+def value_of(setting: str | Callable[[S], str | None] | None, run: S) -> str | None:
+    """Return a user or a session that is set, or that a function returns for a run."""
+    return setting(run) if callable(setting) else setting
 
 
 def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:
