@@ -176,10 +176,10 @@ class AgentMemoryProvider(MemoryProvider):
         with self._lock:
             if self._given is not None:
                 return self._given
-            if self._own is None:
-                home = f"sqlite:///{get_hermes_home() / 'agent_memory.db'}"
-                is_set = "AGENT_MEMORY_STORE" in os.environ
-                self._own = AgentMemory() if is_set else AgentMemory(store=home)
+            if self._own is None and "AGENT_MEMORY_STORE" in os.environ:
+                self._own = AgentMemory()
+            elif self._own is None:
+                self._own = AgentMemory(store=f"sqlite:///{get_hermes_home() / 'agent_memory.db'}")
             return self._own
 
     def _at(self, session_id: str) -> str:
