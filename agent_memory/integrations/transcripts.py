@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from agent_memory.core.formats.neutral import mapping as mapping
 from agent_memory.core.text import listed_text
 
 if TYPE_CHECKING:
@@ -47,6 +46,11 @@ def moment(*values: object) -> datetime | None:
 def dated(message: Json, at: datetime | None) -> Json:
     """Return a message with the time `at`. If `at` is None, return the message unchanged."""
     return message if at is None else {**message, "created_at": at}
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, otherwise an empty mapping."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def listed(value: object) -> list[Any]:
