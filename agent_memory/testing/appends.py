@@ -10,10 +10,19 @@ import pytest
 
 from agent_memory.core.idempotency import Once, key_of
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Entry, Head
+from agent_memory.core.records import Draft
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Counts, Store
-from agent_memory.testing.contract import DAY, Contract, draft, stored, together
+from agent_memory.testing.contract import (
+    DAY,
+    Contract,
+    changed,
+    draft,
+    seqs_of,
+    stored,
+    texts_of,
+    together,
+)
 
 
 class AppendContract(Contract):
@@ -30,7 +39,7 @@ class AppendContract(Contract):
         with pytest.raises(SessionOfAnotherUser):
             store.append("s", [], "ben")
         assert store.append("s", [draft("first")], "ada").end == 1
-        assert [entry.seq for entry in store.read("s")] == [1]
+        assert seqs_of(store.read("s")) == [1]
         store.delete("s")
         assert store.head("s") is None
 
@@ -104,9 +113,7 @@ class AppendContract(Contract):
         for n in range(1, 10, 3):
             assert store.append("s", [placed(n)]).end == n
             assert other.append("s", [placed(n + 1), placed(n + 2, "system")]).end == n + 2
-        assert [entry.message.text() for entry in store.read("s")] == [
-            f"{n} at {n}" for n in range(1, 10)
-        ]
+        assert texts_of(store) == [f"{n} at {n}" for n in range(1, 10)]
         head = stored(other)
         assert head.system is not None
         assert head.system.text() == "9 for the head"
@@ -116,9 +123,8 @@ class AppendContract(Contract):
 
         Blocks then never absorb the earlier messages for this user.
         """
-        first = store.append("s", [draft("a")])
-        moved = store.move(replace(first, cursors={"vector": 1}))
-        assert moved is not None
+        store.append("s", [draft("a")])
+        moved = changed(store, cursors={"vector": 1})
         assert moved.cursors == {"vector": 1}
         claimed = store.append("s", [draft("b")], "u")
         assert (claimed.user_id, claimed.cursors) == ("u", {})
@@ -144,7 +150,7 @@ class AppendContract(Contract):
         )
         winners = [owner for owner in owners if owner is not None]
         assert winners == [stored(store).user_id]
-        assert [e.message.content for e in store.read("s")] == winners
+        assert texts_of(store) == winners
 
     def test_append_after_others(self, store: Store, other: Store) -> None:
         """Wrong: a handle's stale cache of a session undoes the changes of other handles."""
@@ -159,15 +165,14 @@ class AppendContract(Contract):
         assert append("d") == (4, 18, 1)
         assert other.rewrite(stored(other), 2) is not None
         assert append("e") == (3, 11, 2)
-        assert other.move(replace(stored(other), start=2, cursors={"b": 1})) is not None
+        changed(other, start=2, cursors={"b": 1})
         assert append("f") == (4, 14, 3)
         other.append("s", [draft("rules", 2, "system")], "u")
         assert append("g") == (6, 17, 4)
         assert other.schedule(stored(other), None)
         assert append("h") == (7, 20, 4)
         assert [head.end for head in other.due()] == [7]
-        texts = [entry.message.text() for entry in other.read("s")]
-        assert texts == ["a", "b", "e", "f", "rules", "g", "h"]
+        assert texts_of(other) == ["a", "b", "e", "f", "rules", "g", "h"]
         assert stored(store).user_id == "u"
 
     def test_append_after_a_deletion(self, store: Store, other: Store) -> None:
@@ -184,10 +189,10 @@ class AppendContract(Contract):
         other.delete("s")
         other.append("s", [draft("g"), draft("h")], "ann")
         assert store.append("s", [draft("i")], "ann").end == 3
-        assert other.move(replace(stored(other), deleting=True)) is not None
+        changed(other, deleting=True)
         with pytest.raises(SessionDeleting):
             store.append("s", [draft("j")])
-        assert [entry.message.text() for entry in other.read("s")] == ["g", "h", "i"]
+        assert texts_of(other) == ["g", "h", "i"]
 
     def test_lists_append_after_others(self, store: Store, other: Store) -> None:
         """Wrong: a list is stored in part if another writer appends first."""
@@ -195,9 +200,8 @@ class AppendContract(Contract):
             store.append("s", [draft(f"a{n}"), draft(f"b{n}")])
             head = other.append("s", [draft(f"c{n}"), draft(f"d{n}")])
             assert (head.end, head.total) == (4 * n, 12 * n)
-        texts = [entry.message.text() for entry in store.read("s")]
-        assert texts == [f"{name}{n}" for n in range(1, 6) for name in "abcd"]
-        assert [entry.seq for entry in store.read("s")] == list(range(1, 21))
+        assert texts_of(store) == [f"{name}{n}" for n in range(1, 6) for name in "abcd"]
+        assert seqs_of(store.read("s")) == list(range(1, 21))
 
     def test_a_message_larger_than_a_row_can_be(self, store: Store, other: Store) -> None:
         """Wrong: a message beyond the database's row size is refused, or comes back changed."""
@@ -208,7 +212,7 @@ class AppendContract(Contract):
         for places in ((0,), ()):
             assert other.append_once("s", [draft(large[1:])], once).places == places
         assert store.append("s", [draft("last")]).end == 5
-        texts = [entry.message.text() for entry in other.read("s")]
+        texts = texts_of(other)
         assert [len(text) for text in texts] == [5, 6, len(large), len(large) - 1, 4]
         assert (texts[2] == large, texts[3] == large[1:]) == (True, True)
         assert [len(entry.message.text()) for entry in store.pick("s", [4, 2])] == [
@@ -219,22 +223,11 @@ class AppendContract(Contract):
         assert other.append("s", [draft("short")]).end == 4
         lengths = [len(entry.message.text()) for entry in other.read("s", after=1)]
         assert lengths == [6, len(large) - 1, 5]
-        head = stored(other)
-        assert other.move(replace(head, expired=3, start=3, start_total=9)) is not None
-        assert [entry.seq for entry in store.read("s")] == [4]
+        changed(other, expired=3, start=3, start_total=9)
+        assert seqs_of(store.read("s")) == [4]
         store.delete("s")
         assert store.append("s", [draft("anew")]).end == 1
-        assert [entry.message.text() for entry in store.read("s")] == ["anew"]
-
-
-def _seqs(entries: list[Entry]) -> list[int]:
-    return [entry.seq for entry in entries]
-
-
-def _expire(store: Store, upto: int) -> Head:
-    moved = store.move(replace(stored(store), expired=upto))
-    assert moved is not None
-    return moved
+        assert texts_of(store) == ["anew"]
 
 
 class ExpiryContract(Contract):
@@ -244,14 +237,14 @@ class ExpiryContract(Contract):
         """Wrong: expired entries can still be read, or entries that did not expire are removed."""
         store.append("s", [draft(str(n), n) for n in range(1, 31)])
         store.append("t", [draft("other")])
-        head = _expire(store, 12)
+        head = changed(store, expired=12)
         assert (head.expired, head.end, head.total) == (12, 30, 465)
         assert stored(other) == head
         for handle in (store, other):
-            assert _seqs(handle.read("s")) == list(range(13, 31))
-            assert _seqs(handle.read("s", after=5, limit=2)) == [13, 14]
-            assert _seqs(handle.read("s", after=14, limit=2)) == [15, 16]
-            assert _seqs(handle.pick("s", [1, 12, 13, 30])) == [13, 30]
+            assert seqs_of(handle.read("s")) == list(range(13, 31))
+            assert seqs_of(handle.read("s", after=5, limit=2)) == [13, 14]
+            assert seqs_of(handle.read("s", after=14, limit=2)) == [15, 16]
+            assert seqs_of(handle.pick("s", [1, 12, 13, 30])) == [13, 30]
             assert handle.read("s")[0].message.content == "13"
         assert store.counts() == Counts(sessions=2, entries=19)
 
@@ -259,24 +252,23 @@ class ExpiryContract(Contract):
         """Wrong: seqs or running totals start again after an expiry."""
         store.append("s", [draft(str(n)) for n in range(1, 6)])
         other.append("s", [draft("6")])
-        assert _expire(store, 5).total == 18
+        assert changed(store, expired=5).total == 18
         for handle in (other, store):
             head = handle.append("s", [draft("more", 2)])
             assert head.expired == 5
         assert (head.end, head.total) == (8, 22)
-        assert _seqs(other.read("s")) == [6, 7, 8]
+        assert seqs_of(other.read("s")) == [6, 7, 8]
         assert [e.total for e in store.read("s")] == [18, 20, 22]
 
     def test_it_moves_on(self, store: Store) -> None:
         """Wrong: a second expiry removes too little or too much."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
         for upto in (2, 3, 9):
-            _expire(store, upto)
-            assert _seqs(store.read("s")) == list(range(upto + 1, 11))
-        head = store.move(replace(stored(store), start=9))
-        assert head is not None
+            changed(store, expired=upto)
+            assert seqs_of(store.read("s")) == list(range(upto + 1, 11))
+        head = changed(store, start=9)
         assert (head.expired, head.start) == (9, 9)
-        assert _seqs(store.read("s")) == [10]
+        assert seqs_of(store.read("s")) == [10]
 
     def test_a_lost_swap_removes_nothing(self, store: Store, other: Store) -> None:
         """Wrong: a worker with an old head removes entries that another worker did not read yet."""
@@ -284,24 +276,24 @@ class ExpiryContract(Contract):
         stale = stored(store)
         assert other.move(replace(stale, start=4)) is not None
         assert store.move(replace(stale, expired=9)) is None
-        assert _seqs(store.read("s")) == list(range(1, 11))
+        assert seqs_of(store.read("s")) == list(range(1, 11))
 
     def test_a_log_that_begins_later_is_cut(self, store: Store) -> None:
         """Wrong: after messages are taken back, the log's start has moved, or the end is wrong."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
-        head = store.rewrite(_expire(store, 4), 6)
+        head = store.rewrite(changed(store, expired=4), 6)
         assert head is not None
         assert (head.expired, head.end, head.total) == (4, 6, 18)
-        assert _seqs(store.read("s")) == [5, 6]
+        assert seqs_of(store.read("s")) == [5, 6]
         assert store.append("s", [draft("again")]).end == 7
 
     def test_a_session_that_begins_anew_is_whole(self, store: Store) -> None:
         """Wrong: the first messages of a new session count as expired."""
         store.append("s", [draft(str(n)) for n in range(1, 6)])
-        _expire(store, 4)
+        changed(store, expired=4)
         store.delete("s")
         assert store.append("s", [draft("new")]).expired == 0
-        assert _seqs(store.read("s")) == [1]
+        assert seqs_of(store.read("s")) == [1]
 
     def test_appends_meanwhile(self, store: Store, other: Store) -> None:
         """Wrong: a message that arrives during an expiry is lost, or old entries stay."""
@@ -318,7 +310,7 @@ class ExpiryContract(Contract):
 
         together([expire, append, append])
         assert stored(store).end == 60
-        assert _seqs(other.read("s")) == list(range(16, 61))
+        assert seqs_of(other.read("s")) == list(range(16, 61))
         assert store.counts().entries == 45
 
 
@@ -332,8 +324,8 @@ class LaggingContract(Contract):
         store.append("s3", [draft("c")], "u")
         store.append("s4", [draft("d")], "v")
         store.append("s5", [draft("e")])
-        assert store.move(replace(stored(store, "s1"), cursors={"vector": 3, "facts": 5}))
-        assert store.move(replace(stored(store, "s3"), cursors={"vector": 1}))
+        changed(store, "s1", cursors={"vector": 3, "facts": 5})
+        changed(store, "s3", cursors={"vector": 1})
         lags = {lag.session_id: lag for lag in other.lagging("vector", user_id="u")}
         assert lags.keys() == {"s1", "s2"}
         lag, head = lags["s1"], stored(store, "s1")
@@ -352,7 +344,7 @@ class LaggingContract(Contract):
     def test_blocks_with_names_like_parts_of_a_head(self, store: Store, other: Store) -> None:
         """Wrong: a block misses messages because its name resembles a field or another block."""
         store.append("s", [draft(str(n)) for n in range(12)], "u")
-        assert store.move(replace(stored(store), start=12, expired=1, cursors={"vec": 1, "ve": 12}))
+        changed(store, start=12, expired=1, cursors={"vec": 1, "ve": 12})
         behind = [name for name in ("vec", "VE", "e", "start", "expired", "%", "ve")
                   if other.lagging(name, user_id="u")]  # fmt: skip
         assert behind == ["vec", "VE", "e", "start", "expired", "%"]
@@ -369,10 +361,10 @@ class LaggingContract(Contract):
         assert store.rewrite(stored(store), 2)
         (lag,) = other.lagging("vector", user_id="u")
         assert (lag.end, lag.total) == (2, 3)
-        assert store.move(replace(stored(store), expired=1))
+        changed(store, expired=1)
         (lag,) = other.lagging("vector", user_id="u")
         assert (lag.after, lag.end) == (1, 2)
-        assert store.move(replace(stored(store), deleting=True))
+        changed(store, deleting=True)
         assert other.lagging("vector", user_id="u") == []
         assert other.lagging("vector", session_id="s") == []
         store.delete("s")
@@ -383,7 +375,7 @@ class LaggingContract(Contract):
         store.append("s1", [draft(f"a{n}") for n in range(1, 8)], "u")
         store.append("s2", [draft(f"b{n}") for n in range(1, 4)], "u")
         store.append("s3", [draft("c")], "v")
-        assert store.move(replace(stored(store, "s1"), cursors={"vector": 4}))
+        changed(store, "s1", cursors={"vector": 4})
 
         def tails(*names: str, before: int = 0, limit: int = 99) -> list[tuple[str, int, object]]:
             entries = other.tails("vector", names, before=before, limit=limit)

@@ -29,7 +29,7 @@ import numpy as np
 import pytest
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft, Head, Hit, Record
+from agent_memory.core.records import Draft, Entry, Head, Hit, Record
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.retrieval.features import Features
@@ -80,6 +80,21 @@ def stored(store: SessionStore, session_id: str = "s") -> Head:
     head = store.head(session_id)
     assert head is not None
     return head
+
+
+def changed(store: SessionStore, session_id: str = "s", **fields: Any) -> Head:
+    """Change fields of a session's stored head. Return the new head."""
+    head = store.move(replace(stored(store, session_id), **fields))
+    assert head is not None
+    return head
+
+
+def texts_of(store: SessionStore, session_id: str = "s") -> list[str]:
+    return [entry.message.text() for entry in store.read(session_id)]
+
+
+def seqs_of(entries: Sequence[Entry]) -> list[int]:
+    return [entry.seq for entry in entries]
 
 
 class Contract:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Literal, Self, cast
 
 from agent_memory.testing.fake_answers import Answer, completion, embeddings, events, rubbish
@@ -89,12 +88,7 @@ class FakeLLM:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.stop()
 
     @property
@@ -330,11 +324,8 @@ class _Handler(BaseHTTPRequestHandler):
         length: int | None = None,
     ) -> None:
         self.send_response(status)
-        for name, value in (
-            *headers,
-            ("Content-Type", kind),
-            ("Content-Length", str(len(data) if length is None else length)),
-        ):
+        for name, value in (*headers, ("Content-Type", kind)):
             self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data) if length is None else length))
         self.end_headers()
         self.wfile.write(data)

@@ -21,7 +21,7 @@ from agent_memory.core.idempotency import (
 from agent_memory.core.records import Draft, Lease
 from agent_memory.errors import Conflict, LeaseLost, SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import DAY, Contract, draft, stored, together
+from agent_memory.testing.contract import DAY, Contract, changed, draft, stored, texts_of, together
 
 
 def terms(
@@ -49,10 +49,6 @@ def terms(
     )
 
 
-def texts_of(store: Store, session_id: str = "s") -> list[str]:
-    return [entry.message.text() for entry in store.read(session_id)]
-
-
 def once(
     store: Store, text: str, key: str | None = None, *, day: int = 0, since: int | None = None
 ) -> Appended:
@@ -60,6 +56,12 @@ def once(
     drafts = [draft(text)]
     options = terms(drafts, key or text, day=day, since=since)
     return store.append_once("s", drafts, options)
+
+
+def kept(done: Appended) -> KeptKey:
+    """Return the key of an append that stored nothing, from the append that first used it."""
+    assert done.before is not None
+    return done.before
 
 
 class OnceContract(Contract):
@@ -74,15 +76,13 @@ class OnceContract(Contract):
         assert (first.head.end, first.head.total, first.head.user_id) == (2, 7, "u")
         for handle in (store, other):
             again = handle.append_once("s", drafts, terms(drafts, "k", day=1), "u")
-            assert again.before is not None
-            assert (again.places, again.before) == ((), first_kept(handle))
-            assert again.head == first.head
-            assert as_it_was(again.head, again.before) == first.head
+            (key,) = handle.keys("s")
+            assert (again.places, again.before, again.head) == ((), key, first.head)
+            assert as_it_was(again.head, key) == first.head
         other.append("s", [draft("c")])
         later = store.append_once("s", drafts, terms(drafts, "k"))
-        assert later.before is not None
         assert later.head.end == 3
-        was = as_it_was(later.head, later.before)
+        was = as_it_was(later.head, kept(later))
         assert (was.end, was.total) == (2, 7)
         assert texts_of(other) == ["a", "b", "c"]
 
@@ -122,8 +122,7 @@ class OnceContract(Contract):
         for part in (drafts, drafts[2:], [drafts[1]]):
             again = store.append_once("s", part, terms(part, ids=True))
             assert again.places == ()
-        assert again.before is not None
-        assert (again.before.end, again.before.seq) == (2, 1)
+        assert (kept(again).end, kept(again).seq) == (2, 1)
         mixed = [drafts[0], draft("no id"), draft("5", id="m5")]
         assert store.append_once("s", mixed, terms(mixed, ids=True)).places == (1, 2)
 
@@ -157,8 +156,7 @@ class OnceContract(Contract):
         assert store.append_once("s", first, terms(first, "k", end=2)).head.end == 3
         assert store.append("s", [draft("d")]).end == 4
         again = other.append_once("s", first, terms(first, "k", end=2))
-        assert again.before is not None
-        assert again.before.end == 3
+        assert kept(again).end == 3
         assert texts_of(store) == ["a", "b", "a", "d"]
 
     def test_racing_retries(self, store: Store, other: Store) -> None:
@@ -168,7 +166,7 @@ class OnceContract(Contract):
             calls = [partial(once, handle, f"m{n}") for handle in handles]
             done: list[Appended] = together(calls)
             assert sorted(len(item.places) for item in done) == [0] * 7 + [1]
-            assert {item.head.end if item.places else kept_end(item) for item in done} == {n + 1}
+            assert {item.head.end if item.places else kept(item).end for item in done} == {n + 1}
         assert texts_of(store) == [f"m{n}" for n in range(5)]
 
     def test_racing_writers_that_expect_an_end(self, store: Store, other: Store) -> None:
@@ -194,7 +192,7 @@ class OnceContract(Contract):
         for n in range(4):
             assert once(store, f"k{n}").places
             other.append("s", [draft("plain")])
-            assert store.move(replace(stored(store), cursors={"b": n})) is not None
+            changed(store, cursors={"b": n})
             assert not once(other, f"k{n}").places
         assert stored(store).end == 8
         assert len(store.keys("s")) == 4
@@ -205,11 +203,8 @@ class OnceContract(Contract):
         for n, text in enumerate(texts):
             assert once(store if n % 3 else other, text).head.end == n + 1
         for n, text in enumerate(texts):
-            again = once(store if n % 2 else other, text)
-            assert again.before is not None
-            assert (again.before.seq, again.before.end, again.before.total) == (
-                n + 1, n + 1, 3 * n + 3,
-            )  # fmt: skip
+            key = kept(once(store if n % 2 else other, text))
+            assert (key.seq, key.end, key.total) == (n + 1, n + 1, 3 * n + 3)
         assert texts_of(store) == texts
         assert [key.seq for key in other.keys("s")] == list(range(1, 31))
 
@@ -218,8 +213,7 @@ class OnceContract(Contract):
         texts = [f"m{n}" for n in range(20)]
         for text in texts:
             once(store, text)
-        head = stored(other)
-        assert other.move(replace(head, expired=15, start=15, start_total=45)) is not None
+        changed(other, expired=15, start=15, start_total=45)
         for handle in (store, other):
             assert not any(once(handle, text).places for text in texts)
         assert len(store.read("s")) == 5
@@ -289,7 +283,7 @@ class OnceContract(Contract):
             for handle in (store, other):
                 with pytest.raises(SessionOfAnotherUser):
                     handle.append_once("s", drafts, options, "U")
-        assert other.move(replace(stored(other), deleting=True)) is not None
+        changed(other, deleting=True)
         for key in ("k", "l"):
             with pytest.raises(SessionDeleting):
                 store.append_once("s", drafts, terms(drafts, key), "u")
@@ -299,15 +293,14 @@ class OnceContract(Contract):
         """Wrong: a retry that stores nothing sets the session's user, or a new message does not."""
         drafts = [draft("a")]
         store.append_once("s", drafts, terms(drafts, "k"))
-        assert other.move(replace(stored(other), cursors={"b": 1})) is not None
+        changed(other, cursors={"b": 1})
         assert store.append_once("s", drafts, terms(drafts, "k"), "u").head.user_id is None
         head = other.append_once("s", drafts, terms(drafts, "l"), "u").head
         assert (head.user_id, head.cursors) == ("u", {})
         assert head == stored(store)
         system = [draft("rules", 4, "system")]
         ruled = store.append_once("s", system, terms(system, "r"), "u").head
-        assert ruled.system is not None
-        assert ruled.system.content == "rules"
+        assert ruled.system == system[0].message
         assert ruled == stored(other)
 
     def test_keys_are_read_and_brought(self, store: Store, other: Store) -> None:
@@ -326,7 +319,7 @@ class OnceContract(Contract):
         assert store.keys("s") == keys
         assert other.keys("s", [keys[7].name, keys[110].name, "none"]) == [keys[7], keys[110]]
         assert other.keys("s", []) == []
-        drafts: list[Draft] = [draft("late")]
+        drafts = [draft("late")]
         options = replace(terms(drafts), key=key_of("k7", []))
         assert other.append_once("s", drafts, options).before == keys[7]
         assert once(other, "new").head.end == 122
@@ -347,15 +340,3 @@ class OnceContract(Contract):
             with pytest.raises(LeaseLost):
                 store.put_keys("s", keys, lease=Lease("s", "one"))
         assert store.keys("s") == [key]
-
-
-def first_kept(store: Store) -> KeptKey:
-    """Return the only key of a session."""
-    (key,) = store.keys("s")
-    return key
-
-
-def kept_end(done: Appended) -> int:
-    """Return the end of the log after the append that first used the key."""
-    assert done.before is not None
-    return done.before.end

@@ -13,7 +13,16 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Lease, Summary
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import Counts, Store
-from agent_memory.testing.contract import DAY, Contract, draft, stored, together
+from agent_memory.testing.contract import (
+    DAY,
+    Contract,
+    changed,
+    draft,
+    seqs_of,
+    stored,
+    texts_of,
+    together,
+)
 
 
 def entries(first: int, last: int, suffix: str = "", total: int = 0) -> list[Entry]:
@@ -43,10 +52,6 @@ def begun(**fields: Any) -> Head:
 def _again(entry: Entry) -> Entry:
     message = Message(role="user", content=f"{entry.message.text()}+", created_at=DAY)
     return replace(entry, message=message, created_at=DAY)
-
-
-def _texts(store: Store) -> list[str]:
-    return [entry.message.text() for entry in store.read("s")]
 
 
 class RewriteContract(Contract):
@@ -79,7 +84,7 @@ class RewriteContract(Contract):
         head = store.append("s", [draft("here")])
         assert other.rewrite(begun(), 0, entries(1, 2)) is None
         assert stored(store) == head
-        assert _texts(store) == ["here"]
+        assert texts_of(store) == ["here"]
 
     def test_one_of_many_begins(self, store: Store, other: Store) -> None:
         """Wrong: two concurrent imports of a session mix their logs."""
@@ -90,14 +95,14 @@ class RewriteContract(Contract):
         ]
         (winner,) = [head for head in together(calls) if head is not None]
         assert winner == stored(store)
-        assert _texts(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
+        assert texts_of(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
 
     def test_after_a_deletion_it_begins_anew(self, store: Store, other: Store) -> None:
         """Wrong: deleted data comes back with a new session of the same id."""
         store.append("s", [draft(f"secret {n}") for n in range(9)], "v")
         store.delete("s")
         assert other.rewrite(begun(), 0, entries(1, 2)) is not None
-        assert _texts(store) == ["1", "2"]
+        assert texts_of(store) == ["1", "2"]
         assert stored(store).user_id == "u"
         assert store.append("s", [draft("3")], "u").end == 3
 
@@ -110,8 +115,7 @@ class RewriteContract(Contract):
             assert head.deleting
             head = other.rewrite(head, head.end, log[at : at + 10])
         assert head is not None
-        shown = store.move(replace(head, deleting=False, cursors={"facts": 60}))
-        assert shown is not None
+        shown = changed(store, deleting=False, cursors={"facts": 60})
         assert (shown.end, shown.total, shown.deleting) == (60, 180, False)
         assert stored(other) == shown
         assert other.read("s") == log
@@ -142,10 +146,9 @@ class RewriteContract(Contract):
         assert stored(store) == written
         for handle in (store, other):
             read = handle.read("s")
-            assert [entry.seq for entry in read] == list(range(1, 41))
+            assert seqs_of(read) == list(range(1, 41))
             assert read[after:] == new
-            before = [str(n) for n in range(1, after + 1)]
-            assert [entry.message.text() for entry in read[:after]] == before
+            assert texts_of(handle)[:after] == [str(n) for n in range(1, after + 1)]
         assert store.append("s", [draft("more")]).end == 41
         assert other.counts().entries == 41
 
@@ -164,8 +167,7 @@ class RewriteContract(Contract):
     def test_a_log_that_begins_later_is_rewritten(self, store: Store) -> None:
         """Wrong: if the first entries of a log expired, a rewrite numbers the others from 1."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])
-        head = store.move(replace(stored(store), expired=4))
-        assert head is not None
+        head = changed(store, expired=4)
         new = entries(5, 8, " anew", 12)
         written = store.rewrite(head, 4, new)
         assert written is not None
@@ -177,10 +179,9 @@ class RewriteContract(Contract):
         head = store.append("s", [draft("a"), draft("b")])
         other.append("s", [draft("c")])
         assert store.rewrite(head, 0, entries(1, 2)) is None
-        moved = other.move(replace(stored(other), cursors={"vector": 1}))
-        assert moved is not None
+        moved = changed(other, cursors={"vector": 1})
         assert store.rewrite(replace(moved, version=moved.version - 1), 1, entries(2, 4)) is None
-        assert _texts(store) == ["a", "b", "c"]
+        assert texts_of(store) == ["a", "b", "c"]
         assert stored(store) == moved
 
     def test_only_who_holds_the_lease(self, store: Store, other: Store) -> None:
@@ -191,9 +192,9 @@ class RewriteContract(Contract):
             pass
         with pytest.raises(LeaseLost):
             store.rewrite(head, 0, entries(1, 1), lease=Lease("s", "stalled"))
-        assert _texts(store) == ["a", "b"]
+        assert texts_of(store) == ["a", "b"]
         assert other.rewrite(head, 0, entries(1, 1), lease=Lease("s", "next")) is not None
-        assert _texts(store) == ["1"]
+        assert texts_of(store) == ["1"]
 
     def test_appends_race_rewrites(self, store: Store, other: Store) -> None:
         """Wrong: a rewrite removes a message that was appended meanwhile, or seqs have gaps."""
@@ -213,10 +214,9 @@ class RewriteContract(Contract):
         writers = [partial(append, handle, name) for handle, name in ((store, "a"), (other, "b"))]
         together([*writers, partial(rewrite, store), partial(rewrite, other)])
         log = store.read("s")
-        assert [entry.seq for entry in log] == list(range(1, 62))
+        assert seqs_of(log) == list(range(1, 62))
         assert [entry.total for entry in log] == list(range(3, 186, 3))
-        texts = [entry.message.text().rstrip("+") for entry in log]
-        assert sorted(texts) == sorted(
+        assert sorted(text.rstrip("+") for text in texts_of(store)) == sorted(
             ["first", *(f"{name}{n}{end}" for name in "ab" for n in range(15) for end in ("", "!"))]
         )
         assert (stored(other).end, stored(other).total) == (61, 183)

@@ -13,7 +13,16 @@ from agent_memory.core.records import Draft, Entry, Summary
 from agent_memory.errors import SessionDeleting
 from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.appends import AppendContract, ExpiryContract, LaggingContract
-from agent_memory.testing.contract import DAY, draft, record, stored, together
+from agent_memory.testing.contract import (
+    DAY,
+    changed,
+    draft,
+    record,
+    seqs_of,
+    stored,
+    texts_of,
+    together,
+)
 from agent_memory.testing.once import OnceContract
 from agent_memory.testing.rewriting import RewriteContract
 
@@ -49,16 +58,12 @@ class SessionStoreContract(
         """Wrong: a page repeats, skips or reorders entries."""
         store.append("s", [draft(str(n)) for n in range(1, 8)])
         store.append("t", [draft("other")])
-
-        def seqs(entries: list[Entry]) -> list[int]:
-            return [entry.seq for entry in entries]
-
-        assert seqs(store.read("s")) == [1, 2, 3, 4, 5, 6, 7]
-        assert seqs(store.read("s", after=2, limit=3)) == [3, 4, 5]
-        assert seqs(store.read("s", after=5, limit=9)) == [6, 7]
-        assert seqs(store.read("s", after=7)) == []
-        assert seqs(store.read("s", after=100)) == []
-        assert seqs(store.read("s", limit=0)) == []
+        assert seqs_of(store.read("s")) == [1, 2, 3, 4, 5, 6, 7]
+        assert seqs_of(store.read("s", after=2, limit=3)) == [3, 4, 5]
+        assert seqs_of(store.read("s", after=5, limit=9)) == [6, 7]
+        assert seqs_of(store.read("s", after=7)) == []
+        assert seqs_of(store.read("s", after=100)) == []
+        assert seqs_of(store.read("s", limit=0)) == []
         assert {e.session_id for e in store.read("s")} == {"s"}
 
     def test_pick(self, store: Store) -> None:
@@ -79,7 +84,7 @@ class SessionStoreContract(
             entry.message.content[0]["text"] = "changed"
         stored(store).cursors["vector"] = 9
         store.read("s").clear()
-        assert [e.message.text() for e in store.read("s")] == ["kept", "kept"]
+        assert texts_of(store) == ["kept", "kept"]
         head = stored(store)
         assert head.cursors == {}
         assert head.system is not None
@@ -107,7 +112,7 @@ class SessionStoreContract(
         assert other.existing(names) == set(names[:4])
         assert store.existing({"s2", "s3", "S2", "s9"}) == {"s2", "s3"}
         store.delete("s2")
-        assert other.move(replace(stored(store, "s3"), deleting=True)) is not None
+        changed(other, "s3", deleting=True)
         assert store.existing(names) == {"s1", "s4"}
 
     def test_move_keeps_every_field(self, store: Store) -> None:
@@ -127,11 +132,9 @@ class SessionStoreContract(
             cursors={"vector": 3, "facts": 5},
         )
         moved = store.move(wanted)
-        assert moved is not None
         assert moved == replace(wanted, version=head.version + 1)
         assert stored(store) == moved
-        cleared = store.move(replace(moved, system=None, summary=None, pinned=(), user_id=None))
-        assert cleared is not None
+        cleared = changed(store, system=None, summary=None, pinned=(), user_id=None)
         assert (cleared.system, cleared.summary, cleared.pinned) == (None, None, ())
         assert stored(store) == cleared
 
@@ -177,7 +180,7 @@ class SessionStoreContract(
         assert cut.version == head.version + 1
         assert stored(store) == cut
         assert store.append("s", [draft("new", 10)]).total == 13
-        assert [e.message.content for e in store.read("s")] == ["1", "2", "new"]
+        assert texts_of(store) == ["1", "2", "new"]
         emptied = store.rewrite(stored(store), 0)
         assert emptied is not None
         assert (emptied.end, emptied.total) == (0, 0)
@@ -188,7 +191,7 @@ class SessionStoreContract(
         head = store.append("s", [draft("a"), draft("b")])
         other.append("s", [draft("c")])
         assert store.rewrite(head, 1) is None
-        assert [e.message.content for e in store.read("s")] == ["a", "b", "c"]
+        assert texts_of(store) == ["a", "b", "c"]
         assert stored(store).version == head.version
 
     def test_lease_leaves_the_head_alone(self, store: Store) -> None:
@@ -217,10 +220,8 @@ class SessionStoreContract(
 
     def test_deleting_refuses_appends(self, store: Store) -> None:
         """Wrong: a message is accepted into a session that is being deleted, and is lost."""
-        head = store.append("s", [draft("a")], "u")
-        marked = store.move(replace(head, deleting=True))
-        assert marked is not None
-        assert marked.deleting is True
+        store.append("s", [draft("a")], "u")
+        assert changed(store, deleting=True).deleting is True
         for user in (None, "u", "v"):  # even a wrong user gets this error
             with pytest.raises(SessionDeleting):
                 store.append("s", [draft("b")], user)
@@ -271,7 +272,7 @@ class SessionStoreContract(
         for name in names:
             store.append(name, [draft(name)])
         for name in names:
-            assert [e.message.content for e in store.read(name)] == [name]
+            assert texts_of(store, name) == [name]
         assert store.counts().sessions == len(names)
 
     @pytest.mark.parametrize("fields", _MESSAGES.values(), ids=_MESSAGES.keys())
@@ -293,9 +294,9 @@ class SessionStoreContract(
 
         together([partial(run, h, n) for n, h in enumerate([store, other] * 8)])
         entries = store.read("s")
-        assert [e.seq for e in entries] == list(range(1, 161))
+        assert seqs_of(entries) == list(range(1, 161))
         assert [e.total for e in entries] == list(range(2, 321, 2))
-        texts = [str(e.message.content) for e in entries]
+        texts = texts_of(store)
         assert len(set(texts)) == 160
         for name in range(16):
             mine = [text for text in texts if text.startswith(f"{name}-")]
@@ -307,7 +308,7 @@ class SessionStoreContract(
             partial(h.append, "s", [draft(f"{n}")] * 5) for n, h in enumerate([store, other] * 4)
         ]
         together(lists)
-        texts = [e.message.content for e in store.read("s")]
+        texts = texts_of(store)
         assert len(texts) == 40
         assert all(len(set(texts[at : at + 5])) == 1 for at in range(0, 40, 5))
 

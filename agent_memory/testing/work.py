@@ -22,7 +22,7 @@ from agent_memory.errors import LeaseLost
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import SessionStore, Store
-from agent_memory.testing.contract import draft, ranked, record, stored, together
+from agent_memory.testing.contract import changed, draft, ranked, record, stored, together
 from agent_memory.testing.locks import LockContract
 from agent_memory.testing.records import RecordStoreContract
 from agent_memory.testing.rewriting import entries
@@ -315,9 +315,8 @@ class WorkStoreContract(LockContract):
     def test_deleting_makes_due(self, store: Store, other: Store) -> None:
         """Wrong: an interrupted deletion is never finished."""
         store.append("s", [draft("a")], "u")
-        head = _look(store)
-        marked = store.move(replace(head, deleting=True))
-        assert marked is not None
+        _look(store)
+        marked = changed(store, deleting=True)
         assert other.due() == [marked]
         _look(store)
         assert store.rewrite(marked, 0) is not None
