@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from agent_memory.engine.tool_calls import Toolbox
     from agent_memory.engine.values.key_values import KeyValues, Values
     from agent_memory.models.embedders.base import Embedder
-    from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
@@ -147,10 +146,7 @@ class Components:
         from agent_memory.engine.values.key_values import KeyValues
 
         opened = partial(self.resources.embedders, embedder)
-        return KeyValues(self._values_store(), scope, opened, self.values, of_session=of_session)
-
-    def _values_store(self) -> Store:
-        return self.store
+        return KeyValues(self.store, scope, opened, self.values, of_session=of_session)
 
     def open(self, kind: str, scope: Scope) -> Any:
         return self.block(kind).open(scope)

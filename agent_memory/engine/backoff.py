@@ -37,6 +37,7 @@ class Backoff:
         if failures > 1:
             self._until[name] = monotonic() + min(2.0 ** min(failures, 60), LONGEST_REST)
 
-    def succeeded(self, name: Hashable) -> None:
-        self._failures.pop(name, None)
-        self._until.pop(name, None)
+    def succeeded(self, *names: Hashable) -> None:
+        for name in names:
+            self._failures.pop(name, None)
+            self._until.pop(name, None)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 
 _SERVICES = ("http://", "https://")
-_REMOTE = "agent_memory.client.memory:RemoteMemory"
 
 
 def _is_plain(message: Any) -> bool:
@@ -93,8 +92,8 @@ class AgentMemory(OpenMemory):
 
     def __new__(cls, config: Any = None, **fields: Any) -> Self:
         if cls is AgentMemory and isinstance(config, str) and config.startswith(_SERVICES):
-            module, name = _REMOTE.split(":")
-            return cast("Self", object.__new__(getattr(import_module(module), name)))
+            remote = import_module("agent_memory.client.memory").RemoteMemory
+            return cast("Self", object.__new__(remote))
         return super().__new__(cls)
 
     @traced("upsert_memory", _namespace, of_messages)
@@ -264,9 +263,9 @@ class AgentMemory(OpenMemory):
         if user_id is None and session_id is None:
             raise InvalidInput("Say whose memory: give a user_id, or a session_id.")
         text_of("question", question)
-        from agent_memory.engine.recall.merged_search import Explainer
+        from agent_memory.engine.recall.merged_search import explain
 
-        return Explainer(self.components).run(question, user_id, session_id)
+        return explain(self.components, question, user_id, session_id)
 
     def remember(
         self,

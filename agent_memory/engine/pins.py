@@ -19,6 +19,7 @@ from agent_memory.ltm_blocks.base import with_successors
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
+    from agent_memory.engine.values.key_values import KeyValues
 
 PINNED = ("pinned",)
 """The namespace of the values that store pins."""
@@ -31,6 +32,9 @@ _MOST = 10_000
 class Pins:
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._values = parts, parts.store, parts.values_of
+
+    def _values_of(self, head: Head) -> KeyValues:
+        return self._values(Scope(head.user_id, head.session_id), of_session=True)
 
     def of(self, scope: Scope) -> frozenset[str]:
         """Return the ids of the user's pinned records."""
@@ -61,8 +65,7 @@ class Pins:
             raise InvalidInput(
                 f"Session {head.session_id!r} has no message #{seq} that could be pinned."
             )
-        scope = Scope(head.user_id, head.session_id)
-        self._values(scope, of_session=True).put(PINNED, str(seq), digest_of(entry))
+        self._values_of(head).put(PINNED, str(seq), digest_of(entry))
         for _ in range(_TRIES):
             back = [each for each in self._with_its_own(head, entry) if each.seq <= head.start]
             missing = [each for each in back if each.seq not in head.pinned]
@@ -82,22 +85,19 @@ class Pins:
             head = now
 
     def unpin_message(self, head: Head, seq: int) -> None:
-        scope = Scope(head.user_id, head.session_id)
-        self._values(scope, of_session=True).delete(PINNED, str(seq))
+        self._values_of(head).delete(PINNED, str(seq))
 
     def follow(self, head: Head, moved: Iterable[tuple[Entry, Entry]]) -> None:
         """Pin the new entries of pinned messages that an edit has numbered again."""
-        values = self._values(Scope(head.user_id, head.session_id), of_session=True)
+        values = self._values_of(head)
         pins = {pin.key: pin.value for pin in values.search(PINNED, limit=_MOST)}
         for old, new in moved:
-            if str(old.seq) in pins and pins[str(old.seq)] == digest_of(old):
+            if pins.get(str(old.seq)) == digest_of(old):
                 values.put(PINNED, str(new.seq), digest_of(new))
 
     def held(self, head: Head, entries: Sequence[Entry], room: int) -> frozenset[int]:
         """Return the seqs of the newest pinned entries of a window that fit into `room` tokens."""
-        scope = Scope(head.user_id, head.session_id)
-        values = self._values(scope, of_session=True).search(PINNED, limit=_MOST)
-        pins = {pin.key: pin.value for pin in values}
+        pins = {pin.key: pin.value for pin in self._values_of(head).search(PINNED, limit=_MOST)}
         held: set[int] = set()
         for entry in reversed(entries) if pins else ():
             if pins.get(str(entry.seq)) == digest_of(entry):

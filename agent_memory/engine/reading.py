@@ -236,8 +236,7 @@ class Finding:
         ]
         facts = [
             {"id": fact.id, "kind": "fact", "date": fact.time or "unknown", "text": fact.text}
-            for block in self._parts.all_blocks.values()
-            if isinstance(block, FactBlock)
+            for block in self._parts.fact_blocks
             for fact in reversed(block.facts(scope))
         ]
         return [*notes, *facts]

@@ -186,7 +186,8 @@ class Spending:
                 spent += more
             reached = reason if limit is not None else reached
             last = None if before is None else before.last
-            record = _record(name, day, (last or 0) + 1, spent, reached)
+            fields = {"spent": asdict(spent), "reached": reached}
+            record = Record(name, day, "", 0, (last or 0) + 1, "", (), now_utc(), fields)
             if self._store.swap_record(_PLACE, record, last):
                 if before is None:
                     self._clean_up(day)
@@ -254,8 +255,3 @@ def _spent(record: Record | None) -> Spent:
 def _reached(record: Record | None) -> str | None:
     fields: str | None = None if record is None else record.metadata["reached"]
     return fields
-
-
-def _record(name: str, day: str, version: int, spent: Spent, reached: str | None) -> Record:
-    fields = {"spent": asdict(spent), "reached": reached}
-    return Record(name, day, "", 0, version, "", (), now_utc(), fields)

@@ -146,13 +146,6 @@ class _Built:
     index: Index
 
 
-class _Turn:
-    """Lets one thread at a time build the index of an owner."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
 class Waiting:
     """Indexes of pending entries, for recently used owners. Thread-safe."""
 
@@ -164,7 +157,8 @@ class Waiting:
         begin_anew_in_child(self, Waiting._begin)
 
     def _begin(self) -> None:
-        self._turns: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+        # by owner: one thread at a time builds an index
+        self._turns: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
 
     def index(
         self,
@@ -190,9 +184,9 @@ class Waiting:
             newest, sharing = _chosen(tails.read, question, self._roles)
             return _index([make(newest), (reuse or make)(sharing)])
         with self._lock:
-            turn = self._turns.setdefault(owner, _Turn())
+            turn = self._turns.setdefault(owner, threading.Lock())
         # a long document takes seconds to index: concurrent and repeated questions share the index
-        with turn.lock:
+        with turn:
             built = self._cache.find(owner)
             after = _built(built, tails, make, self._roles, is_whole)
             if after is not built:

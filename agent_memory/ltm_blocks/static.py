@@ -16,6 +16,7 @@ from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.models.loading import load_litellm
 
 _FACT: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+_READ_ONLY = "StaticMemory is read-only. Change its facts in the configuration."
 
 
 class StaticMemory(Block):
@@ -88,14 +89,10 @@ class StaticMemory(Block):
         return ranked[:limit]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        raise UnsupportedOperation(
-            "StaticMemory is read-only. Change its facts in the configuration."
-        )
+        raise UnsupportedOperation(_READ_ONLY)
 
     def delete(self, scope: Scope) -> None:
-        raise UnsupportedOperation(
-            "StaticMemory is read-only. Change its facts in the configuration."
-        )
+        raise UnsupportedOperation(_READ_ONLY)
 
 
 def _text(fact: Any) -> str:

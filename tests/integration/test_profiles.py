@@ -112,10 +112,10 @@ def test_the_model_is_told_the_fields() -> None:
     with profiled(model, prompt="Mine:\n{fields}") as memory:
         memory.update("s", said("hello"), user_id="ada")
         memory.flush()
-    form = ExtractiveMemory(profile=Profile)._chosen()
+    form = ExtractiveMemory(profile=Profile)._form
     assert "\nname: the full name\n" in form.prompt
     assert "\npets: pets\n" in form.prompt
-    own = ExtractiveMemory(profile=Profile, prompt="Mine:\n{fields}")._chosen()
+    own = ExtractiveMemory(profile=Profile, prompt="Mine:\n{fields}")._form
     assert own.prompt.startswith("Mine:\nname: the full name\n")
 
 

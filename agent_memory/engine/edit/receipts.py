@@ -139,22 +139,19 @@ class Receipts:
             )
         return Part("signature")
 
-    def _checkpoint(self, receipt: Receipt) -> Iterator[Part]:
+    def _checkpoint(self, receipt: Receipt) -> Iterable[Part]:
         try:
-            yield self._durable(receipt)
+            head = self._store.head(receipt.id)
+            if head is None or head.end < receipt.end:
+                end = 0 if head is None else head.end
+                return [Part("log", "failed", f"The log ends at message {end}.")]
+            if receipt.end <= head.expired:
+                return [Part("log", "not supported", "The message has expired since.")]
+            last = read_of(self._store, head, after=receipt.end - 1, limit=1)
         except Damaged as error:
-            yield Part("log", "failed", str(error))
-
-    def _durable(self, receipt: Receipt) -> Part:
-        head = self._store.head(receipt.id)
-        if head is None or head.end < receipt.end:
-            end = 0 if head is None else head.end
-            return Part("log", "failed", f"The log ends at message {end}.")
-        if receipt.end <= head.expired:
-            return Part("log", "not supported", "The message has expired since.")
-        last = read_of(self._store, head, after=receipt.end - 1, limit=1)
+            return [Part("log", "failed", str(error))]
         same = [digest_of(entry) for entry in last] == [receipt.digest]
-        return Part("log") if same else Part("log", "failed", "The message has changed.")
+        return [Part("log") if same else Part("log", "failed", "The message has changed.")]
 
     def _session(self, receipt: Receipt) -> Iterator[Part]:
         text = "The session still exists."

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -58,35 +59,31 @@ def look(store: Store, seconds: float = inf) -> Looked:
 def _steps(store: Store, damaged: list[Damaged]) -> Iterator[None]:
     """Read a store, and yield after each session. The last step reads everything else."""
     for head in all_heads(store):
-        _tried(damaged, partial(_read, store, head))
+        _read(damaged, _pages(store, head.session_id, head.expired))
         yield
     for head in [error.damage.head for error in damaged if error.damage and error.damage.head]:
-        _tried(damaged, partial(_read, store, head))
+        _read(damaged, _pages(store, head.session_id, head.expired))
         yield
-    _tried(damaged, lambda: deque(store.all_records(), maxlen=0))
+    _read(damaged, store.all_records())
     for block in store.vector_blocks():
         with suppress(UnsupportedOperation):  # the vectors are encrypted
-            _tried(damaged, partial(_read_vectors, store, block))
+            _read(damaged, store.all_vectors(block))
 
 
-def _read_vectors(store: Store, block: str) -> None:
-    deque(store.all_vectors(block), maxlen=0)
-
-
-def _tried(damaged: list[Damaged], read: Callable[[], object]) -> None:
+def _read(damaged: list[Damaged], data: Iterator[object]) -> None:
     try:
-        read()
+        deque(data, maxlen=0)
     except Damaged as error:
         damaged.append(error)
 
 
-def _read(store: Store, head: Head) -> None:
-    at = head.expired
+def _pages(store: Store, session_id: str, after: int) -> Iterator[list[Entry]]:
     while True:
-        _, reached = read_around(store, head.session_id, at, _PAGE)
-        if reached == at:
+        entries, reached = read_around(store, session_id, after, _PAGE)
+        yield entries
+        if reached == after:
             return
-        at = reached
+        after = reached
 
 
 class Repair:
@@ -198,19 +195,11 @@ class Repair:
             head = replace(head, expired=expired, start=expired, start_total=total)
             head = replace(head, pinned=(), pinned_tokens=0, summary=None)
         if broken & _SYSTEM:
-            entry = self._system(session_id, head.expired)
-            message, tokens = (entry.message, entry.tokens) if entry else (None, 0)
-            head = replace(head, system=message, system_tokens=tokens)
+            head = replace(head, system=None, system_tokens=0)
+            for entry in chain.from_iterable(_pages(self._store, session_id, head.expired)):
+                if entry.message.is_system:
+                    head = replace(head, system=entry.message, system_tokens=entry.tokens)
         return self._store.move(head)
-
-    def _system(self, session_id: str, after: int) -> Entry | None:
-        newest = None
-        while True:
-            entries, reached = read_around(self._store, session_id, after, _PAGE)
-            newest = next((entry for entry in reversed(entries) if entry.message.is_system), newest)
-            if reached == after:
-                return newest
-            after = reached
 
     def _replace(self, session_id: str) -> Head | None:
         """Replace damaged messages in a log. None if another writer changed the log first."""

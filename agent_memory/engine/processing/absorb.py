@@ -27,7 +27,6 @@ from agent_memory.engine.recall.runner import TimeLimited, in_parallel, resolve
 from agent_memory.errors import (
     ConfigError,
     LeaseLost,
-    SpendingLimitReached,
     StoreError,
     Undecryptable,
 )
@@ -304,7 +303,10 @@ class Absorber:
                 over = self._parts.services.spending.unaffordable
                 cause = account.refusal or error  # a refusal within the limits: an unknown price
                 if account.refusal is not None and over(head.user_id):
-                    message = self._put_off(name, account.refusal, lease.session_id)
+                    # no failure: the block waits for the next day's budget
+                    until = monotonic() + account.refusal.seconds
+                    self._unaffordable[name, lease.session_id] = until
+                    message = error_text(cause)
                 elif isinstance(error, Undecryptable):
                     message = self._locked_out(name, error, lease.session_id)
                 elif is_passing(cause) or not begun:  # not begun: no message is at fault
@@ -350,19 +352,13 @@ class Absorber:
 
     def _worked(self, block: str, cursor: int, lease: Lease) -> None:
         self._parts.heartbeats.absorbed(block)
-        self._backoff.succeeded(block)
-        self._backoff.succeeded((block, lease.session_id))
+        self._backoff.succeeded(block, (block, lease.session_id))
         self._unaffordable.pop((block, lease.session_id), None)
         self.failures.over(block, lease.session_id)
         self._most_entries.drop((block, lease.session_id))
         if (block, lease.session_id) not in self._clean:
             self._dead_letters.clear(block, cursor + 1, lease)
             self._clean.put((block, lease.session_id), True)
-
-    def _put_off(self, block: str, refusal: SpendingLimitReached, session_id: str) -> str:
-        """Wait for the next day's budget. A reached spending limit is not a failure."""
-        self._unaffordable[block, session_id] = monotonic() + refusal.seconds
-        return error_text(refusal)
 
     def _locked_out(self, block: str, error: Undecryptable, session_id: str) -> str:
         """Wait for a missing key. Store nothing: processes with the key refuse plain text."""

@@ -310,8 +310,7 @@ class Compaction:
             self._backoff.failed(own if is_own else _MODEL)
             self._why.put(head.session_id, str(failures[-1]) if failures else "")
         elif called:
-            self._backoff.succeeded(_MODEL)
-            self._backoff.succeeded(own)
+            self._backoff.succeeded(_MODEL, own)
             self._why.put(head.session_id, "")
         return written and self._clipped(written, most)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
 
@@ -62,31 +61,20 @@ class DeadLetters:
         """
         place = record_id(_PLACE, block, lease.session_id, first)
         before = next((row for row in self._store.records(_PLACE, block) if row.id == place), None)
-        record = before or Record(
-            id=place,
-            owner=block,
-            session_id=lease.session_id,
-            first=first,
-            last=last,
-            text=error,
-            sources=(),
-            created_at=datetime.now(UTC),
-            metadata={"attempts": 0},
-        )
-        total = record.metadata["attempts"] + attempts
+        total = attempts + (before.metadata["attempts"] if before else 0)
+        since = before.created_at if before else datetime.now(UTC)
         # a higher maximum does not revive dead letters: the cursor has passed them
-        is_last = attempts > 0 and total >= self._most
-        given_up: bool = record.metadata.get("given_up", False) or is_last
-        metadata = {"attempts": total, "given_up": given_up}
-        record = replace(record, last=last, text=error, metadata=metadata)
-        self._store.put_records(_PLACE, [record], lease=lease)
+        was_given_up = before is not None and _is_given_up(before)
+        given_up = was_given_up or (attempts > 0 and total >= self._most)
+        letter = DeadLetter(block, lease.session_id, first, last, total, error, since)
+        self.keep(letter, lease, given_up=given_up)
         return given_up
 
-    def keep(self, letter: DeadLetter, lease: Lease) -> None:
-        """Store a dead letter of an imported session."""
+    def keep(self, letter: DeadLetter, lease: Lease, *, given_up: bool = True) -> None:
+        """Store a dead letter, or the failures of a batch that is not given up."""
         place = record_id(_PLACE, letter.block, lease.session_id, letter.first)
         span = (letter.block, lease.session_id, letter.first, letter.last)
-        metadata = {"attempts": letter.attempts, "given_up": True}
+        metadata = {"attempts": letter.attempts, "given_up": given_up}
         record = Record(place, *span, letter.error, (), letter.since, metadata)
         self._store.put_records(_PLACE, [record], lease=lease)
 

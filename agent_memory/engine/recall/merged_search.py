@@ -337,49 +337,40 @@ _OF_NOBODY = (
 )
 
 
-class Explainer:
-    """Runs the steps of `get` and collects the records that are left out."""
+@apart
+def explain(
+    parts: Components, question: str, user_id: str | None, session_id: str | None
+) -> Explanation:
+    """Run the steps of `get` and collect the records that are left out."""
+    contexts, notes = parts.contexts, []
+    message, new = Message(role="user", content=question), uuid4().hex
+    session_id = session_id or new
+    try:
+        session = contexts.see(session_id, [message], user_id, once=True)
+    except SessionOfAnotherUser as error:
+        notes.append(f"{error} Nothing of that session is recalled for this user.")
+        session_id = new
+        session = contexts.see(session_id, [message], user_id, once=True)
+    head, scope = session.head, session.scope
+    if head is not None and head.user_id is None and user_id is not None:
+        notes.append(_OF_NOBODY.format(session_id))
+    by_block, warnings = contexts.recall(scope, message)
+    view = View(session, by_block, [])
+    context = view.context()
+    left_out = [*view.left_out(context, session.window)]
+    passed_over = query_message(message)
+    for block in contexts.blocks:
+        if concerns(block, scope):
+            left_out += block.left_out(scope, passed_over, _MOST)
+    warnings += [*notes, *parts.troubles(head), *contexts.waiting(scope, head)]
+    dropped = dropped_of(head, session.entries, session.window.sources, context.recalls)
+    return Explanation(question, context, left_out, dropped, _dead(parts, scope), warnings)
 
-    def __init__(self, parts: Components) -> None:
-        self._parts, self._contexts = parts, parts.contexts
 
-    @apart
-    def run(self, question: str, user_id: str | None, session_id: str | None) -> Explanation:
-        contexts, notes = self._contexts, []
-        message, new = Message(role="user", content=question), uuid4().hex
-        session_id = session_id or new
-        try:
-            session = contexts.see(session_id, [message], user_id, once=True)
-        except SessionOfAnotherUser as error:
-            notes.append(f"{error} Nothing of that session is recalled for this user.")
-            session_id = new
-            session = contexts.see(session_id, [message], user_id, once=True)
-        head, scope = session.head, session.scope
-        if head is not None and head.user_id is None and user_id is not None:
-            notes.append(_OF_NOBODY.format(session_id))
-        by_block, warnings = contexts.recall(scope, message)
-        view = View(session, by_block, [])
-        context = view.context()
-        left_out = [*view.left_out(context, session.window)]
-        passed_over = query_message(message)
-        for block in self._contexts.blocks:
-            if concerns(block, scope):
-                left_out += block.left_out(scope, passed_over, _MOST)
-        warnings += [*notes, *self._parts.troubles(head), *contexts.waiting(scope, head)]
-        dropped = dropped_of(head, session.entries, session.window.sources, context.recalls)
-        return Explanation(question, context, left_out, dropped, self._dead(scope), warnings)
-
-    def _dead(self, scope: Scope) -> list[DeadLetter]:
-        letters = [
-            letter
-            for block in self._contexts.blocks
-            if block.absorbs
-            for letter in self._parts.dead_letters.dead(block.name)
-        ]
-        sessions = self._sessions(scope) if letters else ()
-        return [letter for letter in letters if letter.session_id in sessions]
-
-    def _sessions(self, scope: Scope) -> Sequence[str]:
-        if scope.user_id is None:
-            return [scope.session_id or ""]
-        return [head.session_id for head in all_heads(self._parts.store, scope.user_id)]
+def _dead(parts: Components, scope: Scope) -> list[DeadLetter]:
+    absorbing = [block.name for block in parts.contexts.blocks if block.absorbs]
+    letters = [letter for name in absorbing for letter in parts.dead_letters.dead(name)]
+    sessions = [scope.session_id]
+    if letters and scope.user_id is not None:
+        sessions = [head.session_id for head in all_heads(parts.store, scope.user_id)]
+    return [letter for letter in letters if letter.session_id in sessions]

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, Field, ImportString, PrivateAttr, model_validator
@@ -99,7 +100,6 @@ class ExtractiveMemory(FactBlock):
     superseded: bool = False
     choose: FactChooser | None = None
 
-    _form: Form | None = PrivateAttr(default=None)
     _remembering: Cache[str, tuple[Version, Remembered]] = PrivateAttr()
     _keeper: Keeper = PrivateAttr()
     _embedder: BestEffort = PrivateAttr()
@@ -107,7 +107,7 @@ class ExtractiveMemory(FactBlock):
     @model_validator(mode="after")
     def _profile_has_defaults(self) -> Self:
         if self.profile is not None:
-            self._chosen()
+            ProfileForm(self.profile, self.prompt)
         return self
 
     @property
@@ -142,10 +142,13 @@ class ExtractiveMemory(FactBlock):
         """
         from agent_memory.ltm_blocks.extractive.extraction import Absorbing, ask, bearing
 
-        llm, form, embedder = self._llm(), self._chosen(), self._embedder
+        llm, form, embedder = self._llm(), self._form, self._embedder
         shown = sources(entries, self.roles, self.redact)
         span = Span(entries[0].session_id, entries[0].seq, entries[-1].seq)
-        facts = bearing(self._current(scope.owner, without=span), shown) if form.compares else []
+        facts: list[Fact] = []
+        if form.compares:
+            known = self._all(self._keeper.read(scope.owner, without=span).claims)
+            facts = bearing(_current(known, datetime.now(UTC)), shown)
         findings = ask(llm, form, shown, self.resources.counter.text, facts)
         if self.redact is not None:
             findings = [
@@ -255,13 +258,12 @@ class ExtractiveMemory(FactBlock):
             return facts
         if as_of is not None:
             return [fact for fact in facts if fact.holds(as_of)]
-        now = known_at or datetime.now(UTC)
-        return [fact for fact in facts if fact.is_current(now)]
+        return _current(facts, known_at or datetime.now(UTC))
 
     def filled(
         self, scope: Scope, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> BaseModel | None:
-        form = self._chosen()
+        form = self._form
         if not isinstance(form, ProfileForm):
             return None
         at = as_of or known_at or datetime.now(UTC)
@@ -286,12 +288,6 @@ class ExtractiveMemory(FactBlock):
     def audit(self, scope: Scope) -> list[Change]:
         journal = self._keeper.read(scope.owner)
         return changes(self.name, self._all(journal.claims), journal)
-
-    def _current(self, owner: str, *, without: Span) -> list[Fact]:
-        """Return the current facts, without facts from the messages of `without`."""
-        now = datetime.now(UTC)
-        facts = self._all(self._keeper.read(owner, without).claims)
-        return [fact for fact in facts if fact.is_current(now)]
 
     def _all(self, claims: Sequence[Claim], known_at: datetime | None = None) -> list[Fact]:
         return facts_of(claims, block=self.name, weights=self._weights, known_at=known_at)
@@ -324,18 +320,19 @@ class ExtractiveMemory(FactBlock):
             )
         return llm
 
-    def _chosen(self) -> Form:
-        if self._form is None:
-            self._form = (
-                FactForm(self.prompt, self.categories)
-                if self.profile is None
-                else ProfileForm(self.profile, self.prompt)
-            )
-        return self._form
+    @cached_property
+    def _form(self) -> Form:
+        if self.profile is None:
+            return FactForm(self.prompt, self.categories)
+        return ProfileForm(self.profile, self.prompt)
 
     @property
     def _weights(self) -> dict[str, int]:
         return {} if self.overrule else {role: at for at, role in enumerate(_BY_WEIGHT)}
+
+
+def _current(facts: Sequence[Fact], now: datetime) -> list[Fact]:
+    return [fact for fact in facts if fact.is_current(now)]
 
 
 def _folded(categories: Sequence[str]) -> frozenset[str]:

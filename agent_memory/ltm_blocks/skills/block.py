@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 
@@ -27,8 +28,6 @@ from agent_memory.ltm_blocks.text_indexes import TextIndexes
 
 _RECALLED = 4_000
 _READABLE = 24
-
-
 _SEARCHED = 0.2  # share of `min_relevance` that a search of skills requires
 
 
@@ -51,7 +50,6 @@ class SkillMemory(ManualBlock):
     max_skills: Positive = 200
     max_bytes: Positive = 100_000
 
-    _library: Library | None = PrivateAttr(default=None)
     _indexes: TextIndexes = PrivateAttr()
 
     @field_validator("folder")
@@ -62,12 +60,10 @@ class SkillMemory(ManualBlock):
         except RuntimeError as error:
             raise ConfigError(f"{value}: {error} Give the folder's full path.") from None
 
-    @property
+    @cached_property
     def library(self) -> Library:
         """The files in the folder."""
-        if self._library is None:
-            self._library = Library(self.folder.absolute(), self.max_bytes)
-        return self._library
+        return Library(self.folder.absolute(), self.max_bytes)
 
     def bind(self, resources: Resources) -> Self:
         """Bind the block; see `Block.bind`.
@@ -78,7 +74,6 @@ class SkillMemory(ManualBlock):
         if os.path.isfile(self.folder):
             raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
-        bound._library = Library(self.folder.absolute(), self.max_bytes)
         bound._indexes = TextIndexes(resources)
         return bound
 
@@ -292,7 +287,9 @@ class Skills:
         with self._block.changing(self._owner):
             if self._owner is not None:
                 self._check(skill.name, self._owner)
-                self._begin()
+                if self._session_id is not None and not self._stands():
+                    # the deletion of the session then removes its skills
+                    self._block.resources.store.append(self._session_id, [], None)
             return self._library.save(self._owner, skill)
 
     def write(
@@ -334,11 +331,6 @@ class Skills:
         """Return whether the session of these skills still exists. True for a user's skills."""
         session_id = self._session_id
         return session_id is None or bool(self._block.resources.store.existing([session_id]))
-
-    def _begin(self) -> None:
-        """Create the session, if the skills belong to one, so that its deletion removes them."""
-        if self._session_id is not None and not self._stands():
-            self._block.resources.store.append(self._session_id, [], None)
 
     @property
     def _session_id(self) -> str | None:

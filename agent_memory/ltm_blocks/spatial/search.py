@@ -49,7 +49,8 @@ class Found(NamedTuple):
         """Return the rows with the lowest values, lowest first; ties go to the newest."""
         rows = np.arange(len(self.ages))
         if count < len(rows):
-            rows = np.flatnonzero(columns[0] <= _least(columns[0], count))
+            highest = np.partition(columns[0], count - 1)[count - 1]
+            rows = np.flatnonzero(columns[0] <= highest)
         values = [column[rows].tolist() for column in (*columns, self.ages)]
         ids = [self.record(row).id for row in rows.tolist()]
         keys = list(zip(*values, ids, strict=True))
@@ -140,10 +141,6 @@ class PlaceIndex:
 def _row(record: Record) -> tuple[float, ...]:
     fields = record.metadata
     return (*fields["position"], record.created_at.timestamp(), fields["confidence"])
-
-
-def _least(values: np.ndarray, count: int) -> float:
-    return float(np.partition(values, count - 1)[count - 1])
 
 
 def distances(positions: np.ndarray, position: Sequence[float]) -> np.ndarray:

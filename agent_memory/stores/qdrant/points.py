@@ -121,18 +121,15 @@ def where(
 
 
 def _vectors(features: Features, place: int) -> dict[str, Any]:
+    from qdrant_client import models
+
     # A point without words also has this vector, so that the server counts the point when it
     # computes the rarity of words.
-    words: dict[str, Any] = {WORDS: _sparse(features.words[place])}
+    ids, weights = (column.tolist() for column in features.words[place])
+    words: dict[str, Any] = {WORDS: models.SparseVector(indices=ids, values=weights)}
     if not features.dimension or not features.meaning[place].any():  # not encoded yet
         return words
     return {MEANING: features.meaning[place].tolist(), **words}
-
-
-def _sparse(terms: Terms) -> models.SparseVector:
-    from qdrant_client import models
-
-    return models.SparseVector(indices=terms.ids.tolist(), values=terms.weights.tolist())
 
 
 def _terms(sparse: Any) -> Terms:
