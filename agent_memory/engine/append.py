@@ -245,10 +245,6 @@ class AppendQueue(Generic[J, T]):
 
     A signal handler may raise an exception in the main thread at any time. The main thread
     therefore runs only its own call, so that no other thread's call is lost.
-
-    Args:
-        make: Runs one call.
-        make_all: Runs several calls and returns the result or the error of each.
     """
 
     def __init__(

@@ -17,6 +17,7 @@ from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Head, Scope
 from agent_memory.core.tracing import of_id, of_messages, traced
 from agent_memory.engine.append import Update
+from agent_memory.engine.guard import check_seq
 from agent_memory.engine.later import load_rest, with_rest
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import read_of
@@ -413,8 +414,6 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: The log has no message with this seq, or the message is a system message.
         """
-        from agent_memory.engine.pins import check_seq
-
         seq = check_seq(seq)
         head = self._guard.owned(session_id, user_id)
         if head is None:
@@ -423,8 +422,6 @@ class AgentMemory(OpenMemory):
 
     def unpin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
         """Undo `pin`: the message may leave the window at the next overflow. Idempotent."""
-        from agent_memory.engine.pins import check_seq
-
         seq = check_seq(seq)
         head = self._guard.owned(session_id, user_id)
         if head is not None:

@@ -21,6 +21,7 @@ from agent_memory.engine.paging import all_heads
 from agent_memory.errors import AgentMemoryError, ConfigError
 from agent_memory.models.loading import load_in_background
 from agent_memory.stores import url_of
+from agent_memory.stores.damage import undamaged
 
 if TYPE_CHECKING:
     from agent_memory.core.idempotency import KeptKey, WriteKey
@@ -170,7 +171,6 @@ class OpenMemory:
     ) -> list[Absorbed]:
         """Flush all sessions, or all sessions of a user, one after the other."""
         from agent_memory.engine.stats import Progress
-        from agent_memory.stores.damage import undamaged
 
         self.components.deletion.resume()
         total = 0 if progress is None else sum(1 for _ in all_heads(self._store, user_id))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent_memory.core.limits import MOST, quoted, text_of
+from agent_memory.core.limits import text_of
 from agent_memory.core.receipts import digest_of
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.core.window import is_user, units
@@ -125,10 +125,3 @@ def _group(entries: Sequence[Entry], entry: Entry) -> list[Entry]:
     own = next((unit for unit in units(entries) if any(each.seq == entry.seq for each in unit)), [])
     before = [each for each in entries if is_user(each) and own and each.seq < own[0].seq]
     return [*before[-1:], *own] if own and not is_user(own[0]) else own
-
-
-def check_seq(seq: object) -> int:
-    """Return a valid seq. Raise `InvalidInput` if it is not a whole number of 1 or more."""
-    if type(seq) is not int or not 1 <= seq <= MOST:
-        raise InvalidInput(f"seq is {quoted(seq)}. Give a message's number, from 1 on.")
-    return seq

@@ -222,7 +222,7 @@ def _extractions(
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
     from agent_memory.ltm_blocks.extractive.settling import PROMPT as COMPARING
 
-    finding, comparing = counter.text(ExtractiveMemory()._chosen().prompt), counter.text(COMPARING)
+    finding, comparing = counter.text(ExtractiveMemory()._form.prompt), counter.text(COMPARING)
     calls: list[tuple[int, int]] = []
     for tokens, users in batches:
         facts = users * _FACTS_EACH

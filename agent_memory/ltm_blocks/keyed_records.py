@@ -133,11 +133,7 @@ class KeyedRecords:
 
 
 class Collection(Generic[B]):
-    """The items of one owner in a block. A subclass adds the form and the rules of its items.
-
-    Args:
-        limits: The block, which holds the limits.
-    """
+    """The items of one owner in a block. A subclass adds the form and the rules of its items."""
 
     _item: ClassVar[str]  # the name of an item in errors, such as "note"
     _advice: ClassVar[tuple[str, str]] = ("", "")  # remedies for empty and long texts
@@ -145,7 +141,7 @@ class Collection(Generic[B]):
 
     def __init__(self, keyed: KeyedRecords, limits: B) -> None:
         self._keyed = keyed
-        self._limits = limits
+        self._limits = limits  # the block, which has the limits
 
     def clear(self) -> None:
         """Delete all items."""

@@ -68,13 +68,10 @@ class Tombstone:
     def covers(self, record_id: str, session_id: str, seq: int, span: tuple[int, int]) -> bool:
         """Return whether a record must stay forgotten.
 
-        Such a record comes from the tombstone's messages. If the tombstone has a `span`, the
-        record's quote must also overlap `span`, and the record must not be in `spared`.
+        Such a record comes from the tombstone's messages. If the tombstone has a span, the record's
+        quote, at `span`, must also overlap it, and the record must not be in `spared`.
 
         Limitations: a model may find the same fact again in other words.
-
-        Args:
-            span: Start and end of the record's quote in the message.
         """
         if session_id != self.session_id or not self.first <= seq <= self.last:
             return False
@@ -114,7 +111,6 @@ def _tombstone_of(record: Record) -> Tombstone:
 
 
 def tombstones(store: RecordStore, block: str, owner: str) -> list[Tombstone]:
-    """Return the tombstones of an owner in a block."""
     records = store.records(FORGOTTEN, owner)
     return [_tombstone_of(record) for record in records if record.metadata["block"] == block]
 

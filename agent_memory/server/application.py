@@ -25,6 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
 
+from agent_memory import __version__
 from agent_memory.client.calls import EXACT
 from agent_memory.core.notices import error_text
 from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
@@ -129,8 +130,6 @@ class Application:
         limits: Limits | None = None,
         mcp: App | None = None,
     ) -> None:
-        from agent_memory import __version__
-
         self._memory = memory
         self._credentials = credentials
         self._metrics = metrics
@@ -239,15 +238,12 @@ class Application:
         user_id = _user_of(operation, principal, named)
         if operation.needs is not None:
             principal.require(operation.needs)
-        headers = request.scope["headers"]
         body = await body_of(request, self._limits.body_bytes) if operation.has_body else b""
-        exact = operation.exact and any(
-            name == b"accept" and EXACT.encode() in value for name, value in headers
-        )
+        headers = request.headers
+        exact = operation.exact and any(EXACT in value for value in headers.getlist("accept"))
         form = form_of(operation, path, query, body, exact)
-        at = At(
-            self._memory.memory, user_id, principal, key_of(headers), version_of(headers), exact
-        )
+        marks = key_of(headers), version_of(headers)
+        at = At(self._memory.memory, user_id, principal, *marks, exact)
         return at, form, len(body)
 
     async def _mcp_answer(self, mcp: App, request: Request) -> App:

@@ -31,10 +31,6 @@ class Batcher(Generic[J]):
     A call starts immediately if fewer than `parallel` batches run. Otherwise it joins the next
     batch. A thread for each call would be several times slower, because the threads compete for the
     interpreter lock.
-
-    Args:
-        parallel: Maximum number of batches that run at the same time.
-        seconds: The time limit of a call.
     """
 
     def __init__(self, run: Run, run_batch: RunBatch[J], parallel: int, seconds: float) -> None:

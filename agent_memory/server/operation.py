@@ -194,10 +194,7 @@ def page_of(
     return cut(items[begin : begin + limit + 1], limit, name)
 
 
-def place_of(after: str | None) -> int:
-    """Parse `after` as a number; 0 for None."""
-    if after is None:
-        return 0
+def place_of(after: str) -> int:
     if not (after.isascii() and after.isdigit() and len(after) <= 18):
         raise Refused(INVALID, "`after` is not the `next` of a page. Start at the first page.")
     return int(after)

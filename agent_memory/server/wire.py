@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes
 
 from pydantic import ValidationError
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,8 +30,6 @@ USER = "user_id"
 
 _MOST_FIELDS = 100
 _LONGEST_KEY = 255
-
-Headers = Iterable[tuple[bytes, bytes]]
 
 
 async def body_of(request: Request, most: int) -> bytes:
@@ -100,7 +99,7 @@ def form_of(
 
 def key_of(headers: Headers) -> str | None:
     """Return the Idempotency-Key of a request, or None."""
-    key = _header(headers, b"idempotency-key")
+    key = _header(headers, "idempotency-key")
     if key is None:
         return None
     text = unquote_to_bytes(key).decode("utf-8", "replace")
@@ -115,10 +114,10 @@ def key_of(headers: Headers) -> str | None:
 
 def version_of(headers: Headers) -> str | None:
     """Return the version in If-Match, or None."""
-    header = _header(headers, b"if-match")
+    header = _header(headers, "if-match")
     if header is None:
         return None
-    tag = header.strip().decode("latin-1")
+    tag = header.strip()
     if len(tag) < 3 or not (tag[0] == tag[-1] == '"') or '"' in tag[1:-1]:
         raise Refused(INVALID, "If-Match is not valid. Send one ETag, unchanged.")
     return unquote(tag[1:-1])
@@ -140,10 +139,10 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _header(headers: Headers, wanted: bytes) -> bytes | None:
-    values = [value for name, value in headers if name == wanted]
+def _header(headers: Headers, name: str) -> str | None:
+    values = headers.getlist(name)
     if len(values) > 1:
-        raise Refused(INVALID, f"{wanted.decode()} is sent more than once. Send it once.")
+        raise Refused(INVALID, f"{name} is sent more than once. Send it once.")
     return values[0] if values else None
 
 

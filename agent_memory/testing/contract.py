@@ -118,11 +118,7 @@ _ALL = 100_000
 
 
 def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False) -> np.ndarray:
-    """Return `count` unit vectors, the same for the same arguments.
-
-    Args:
-        signed: Whether vectors have negative numbers. If not, all cosines are positive.
-    """
+    """Return `count` unit vectors. All cosines are positive, unless the vectors are `signed`."""
     rows = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
     if not signed:
         rows = np.abs(rows)
@@ -130,12 +126,7 @@ def units(count: int, dimension: int = 8, seed: int = 7, *, signed: bool = False
 
 
 def worded(texts: Sequence[str], meaning: np.ndarray | None = None) -> Features:
-    """Return the search features of records.
-
-    Args:
-        texts: A text for each record, of words that stemming does not change.
-        meaning: A vector for each record; None for no vectors.
-    """
+    """Return the features of records with these texts, whose words stemming does not change."""
     words = [weighted(written(text, ENGLISH), TURN_LENGTH) for text in texts]
     features = Features.of_words(words)
     return features if meaning is None else replace(features, meaning=meaning)

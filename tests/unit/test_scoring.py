@@ -18,7 +18,7 @@ from agent_memory.core.text import identifiers, names
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
-from agent_memory.ltm_blocks.extractive.recalling import Remembered, recalls
+from agent_memory.ltm_blocks.extractive.recalling import Remembered
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import encoding_of
 from tests.unit.claiming import claim, day, facts, linked
@@ -102,7 +102,7 @@ def ranked(
     query = Query.of(question, encoding) if question else None
     known = Remembered(found, rows)
     chosen = range(len(found)) if places is None else places
-    return recalls(known, chosen, query, ImportanceScorer(), NOW, 50)
+    return known.recalls(chosen, query, ImportanceScorer(), NOW, 50)
 
 
 def recalled(found: list[Fact], question: str = "") -> list[str]:

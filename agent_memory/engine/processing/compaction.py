@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.budget import SUMMARY_FRAME, Budget
 from agent_memory.core.cache import Cache
+from agent_memory.core.text import escape
 from agent_memory.core.timestamps import now_utc
 from agent_memory.core.usage import seconds_left
 from agent_memory.engine.backoff import Backoff
@@ -315,8 +316,6 @@ class Compaction:
         return written and self._clipped(written, most)
 
     def _clipped(self, summary: Summary, most: int) -> Summary:
-        from agent_memory.core.text import escape
-
         def count(text: str) -> int:
             return self._resources.counter.text(escape(text))
 

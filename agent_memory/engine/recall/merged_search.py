@@ -31,6 +31,7 @@ from agent_memory.ltm_blocks.base import ManualBlock, QueryThread, Resources
 from agent_memory.ltm_blocks.pending_index import Encoded, Waiting
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.stores.base import SessionStore
+from agent_memory.stores.kernel.indexes import hits
 from agent_memory.stores.pending import Tails
 
 if TYPE_CHECKING:
@@ -213,7 +214,6 @@ class LogBlock(ManualBlock):
         from agent_memory.retrieval.answers import answers
         from agent_memory.retrieval.query import Query
         from agent_memory.retrieval.turns import recalls
-        from agent_memory.stores.kernel.indexes import hits
 
         query = Query.of_question(question, NoEmbedder(), today)
         matches = hits(index.traits.search(query, len(index.records)), index.records)

@@ -100,7 +100,6 @@ class TimeLimited:
 
         Args:
             calls: The calls, by the name of the block.
-            timeout: The time limit in seconds.
             timeouts: Other time limits of single blocks, by name. A late result still counts if it
                 arrives before the longest limit ends.
             threads: The threads of single blocks, by name; see `Block.query_thread`. Calls on the

@@ -12,6 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from agent_memory import __version__
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.core.system_collections import VALUES
@@ -56,8 +57,6 @@ class Exporter:
         return Exported(session_id, counts.get("entry", 0), records, tuple(sorted(left_out)))
 
     def _lines(self, head: Head, writing: Writing, left_out: set[str]) -> Iterator[str]:
-        from agent_memory import __version__
-
         yield writing.opening(__version__)
         yield writing.head()
         for entry in self._entries(head):

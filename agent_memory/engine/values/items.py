@@ -185,7 +185,6 @@ def _is_list(value: object) -> bool:
 
 
 def owner_of(root: str, namespace: Namespace) -> str:
-    """Return the owner of the records of a namespace."""
     owner = root + END + "".join(f"{_written(label)}{END}" for label in namespace)
     if len(owner) > _LONGEST:
         raise InvalidInput(

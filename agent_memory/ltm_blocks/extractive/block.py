@@ -175,8 +175,6 @@ class ExtractiveMemory(FactBlock):
             )
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
-        from agent_memory.ltm_blocks.extractive.recalling import recalls
-
         now = datetime.now(UTC)
         remembered = self._remembered(scope.owner)
         hidden = self._hidden(remembered, now)
@@ -188,18 +186,18 @@ class ExtractiveMemory(FactBlock):
         if scope.pinned:
             scope = replace(scope, pinned=with_successors(scope.pinned, remembered.facts))
         pinned = [place for place in shown if remembered.facts[place].id in scope.pinned]
-        pins = recalls(remembered, pinned, query, self.scorer, now, limit)
+        pins = remembered.recalls(pinned, query, self.scorer, now, limit)
         least = scope.floor * self.resources.min_relevance
         counts = self._keeper.recalled(scope.owner) if self.counts_recalls else {}
         if self.choose is not None and scope.floor > 0:
             most = max(limit, self.choose.most)
-            ranked = recalls(remembered, shown, query, self.scorer, now, most, counts)
+            ranked = remembered.recalls(shown, query, self.scorer, now, most, counts)
             best = self.choose.choose(self.resources, question, ranked)
         else:
             if query:
                 relevance = remembered.relevance(query)
                 shown = [place for place in shown if relevance[place] >= least]
-            best = recalls(remembered, shown, query, self.scorer, now, limit, counts)
+            best = remembered.recalls(shown, query, self.scorer, now, limit, counts)
         return with_pinned(best, pins, scope, limit)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:
@@ -208,8 +206,6 @@ class ExtractiveMemory(FactBlock):
         return {source: since[source] for source in sources if source in since}
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
-        from agent_memory.ltm_blocks.extractive.recalling import recalls
-
         now = datetime.now(UTC)
         remembered, question = self._remembered(scope.owner), message.text().strip()
         hidden = self._hidden(remembered, now)
@@ -217,7 +213,7 @@ class ExtractiveMemory(FactBlock):
             return []
         query = self._embedder.query(question)
         why = {remembered.facts[place].id: reason for place, reason in hidden.items()}
-        near = recalls(remembered, list(hidden), query, self.scorer, now, limit)
+        near = remembered.recalls(list(hidden), query, self.scorer, now, limit)
         return [LeftOut(recall, why[recall.id]) for recall in near]
 
     def _hidden(self, remembered: Remembered, now: datetime) -> dict[int, str]:
@@ -232,11 +228,9 @@ class ExtractiveMemory(FactBlock):
         return hidden
 
     def all_kept(self, scope: Scope) -> list[Recall]:
-        from agent_memory.ltm_blocks.extractive.recalling import recalls
-
         remembered, now = self._remembered(scope.owner), datetime.now(UTC)
         places = remembered.current(now)
-        return recalls(remembered, places, None, self.scorer, now, len(places))
+        return remembered.recalls(places, None, self.scorer, now, len(places))
 
     @by_owner
     def delete(self, scope: Scope) -> None:

@@ -130,8 +130,7 @@ class Absorbing:
     ) -> tuple[list[Claim], Counter[str]]:
         """Return the claims of a batch, and the number of refused findings by reason.
 
-        Args:
-            journal: The known claims, without those from the messages in `shown`.
+        `journal` has no claims from the messages in `shown`.
         """
         findings = [replace(finding, text=unmarked(finding.text)) for finding in findings]
         known = [claim for claim in journal.claims if claim.fact in self.shown]

@@ -39,8 +39,6 @@ class _Filled(Dated):
 
 
 class ProfileForm:
-    """The extraction form of a profile."""
-
     compares = False
 
     def __init__(self, profile: type[BaseModel], prompt: str | None = None) -> None:

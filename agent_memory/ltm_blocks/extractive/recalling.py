@@ -79,47 +79,42 @@ class Remembered:
             for some in term_sets
         ]
 
-    def age_days(self, place: int, now: datetime) -> float:
-        """Return the days since a fact was last stated, or since its end if that is later."""
-        return (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
-
     def relevance(self, query: Query) -> np.ndarray:
         """Return for each fact the probability that it is relevant to a question."""
         return self._index.relevance(query)
 
+    def recalls(
+        self,
+        places: Sequence[int],
+        query: Query | None,
+        scorer: ImportanceScorer,
+        now: datetime,
+        limit: int,
+        recalled: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[Recall]:
+        """Return the best of the facts at `places`, best first.
 
-def recalls(
-    remembered: Remembered,
-    places: Sequence[int],
-    query: Query | None,
-    scorer: ImportanceScorer,
-    now: datetime,
-    limit: int,
-    recalled: Mapping[str, int] = MappingProxyType({}),
-) -> list[Recall]:
-    """Return the best of the facts at `places`, best first.
+        Args:
+            places: Indexes of facts.
+            recalled: The number of contexts that included each fact, by id.
+        """
+        relevance = (self.relevance(query) if query else np.zeros(len(self.facts))).tolist()
 
-    Args:
-        places: Indexes of facts in `remembered`.
-        recalled: The number of contexts that included each fact, by id.
-    """
-    relevance = (remembered.relevance(query) if query else np.zeros(len(remembered.facts))).tolist()
+        def factors(place: int) -> dict[str, float]:
+            fact = self.facts[place]
+            age = (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
+            distinct = self.distinct[place] if scorer.distinct else 0.0
+            count = recalled.get(fact.id, 0)
+            return scorer.factors(
+                relevance[place], age, len(fact.evidence), fact.confidence, count, distinct
+            )
 
-    def factors(place: int) -> dict[str, float]:
-        fact = remembered.facts[place]
-        age = remembered.age_days(place, now)
-        distinct = remembered.distinct[place] if scorer.distinct else 0.0
-        count = recalled.get(fact.id, 0)
-        return scorer.factors(
-            relevance[place], age, len(fact.evidence), fact.confidence, count, distinct
-        )
-
-    scores = {place: sum(factors(place).values()) for place in places}
-    best = heapq.nlargest(limit, places, key=lambda place: (scores[place], -place))
-    return [
-        _recall(remembered.facts[place], factors(place), relevance[place] if query else None)
-        for place in best
-    ]
+        scores = {place: sum(factors(place).values()) for place in places}
+        best = heapq.nlargest(limit, places, key=lambda place: (scores[place], -place))
+        return [
+            _recall(self.facts[place], factors(place), relevance[place] if query else None)
+            for place in best
+        ]
 
 
 def _recall(fact: Fact, factors: dict[str, float], relevance: float | None) -> Recall:

@@ -107,8 +107,6 @@ _TOLD_ALIKE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """The known facts."""
-
     facts: Sequence[Fact]  # all facts except contradicted facts, oldest first
     current: Collection[str]  # ids of the current facts
     claims: Sequence[Claim]  # all claims of the owner

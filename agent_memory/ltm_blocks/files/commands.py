@@ -125,11 +125,7 @@ def viewed(path: str, text: str, view_range: Sequence[int] | None) -> str:
 
 
 def replaced(path: str, text: str, old: str, new: str) -> tuple[str, str]:
-    """Replace a text that occurs once.
-
-    Returns:
-        The file's new text, and the reply, which shows the lines around the change.
-    """
+    """Replace a text that occurs once. Return the new text, and a reply that shows its place."""
     check_text(old)
     check_text(new)
     if not old:
@@ -159,8 +155,7 @@ def replaced(path: str, text: str, old: str, new: str) -> tuple[str, str]:
 def inserted(path: str, text: str, line: int, added: str) -> tuple[str, str]:
     """Insert lines after a line; 0 is the beginning. The file then ends with a line feed.
 
-    Returns:
-        The file's new text, and the reply.
+    Return the file's new text, and the reply.
     """
     check_text(added)
     lines = text.split("\n")

@@ -149,13 +149,10 @@ def distances(positions: np.ndarray, position: Sequence[float]) -> np.ndarray:
 
 
 def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> np.ndarray:
-    """Return confidences after fading: 1/2 of the original after one half-life, 1/4 after two.
-
-    Args:
-        ages: In seconds; negative ages count as 0.
-    """
+    """Return confidences after fading: 1/2 of the original after one half-life, 1/4 after two."""
     if half_life is None:
         return confidences
+    # an observation from the future has not faded yet
     return np.asarray(confidences * 0.5 ** (np.maximum(ages, 0) / half_life))
 
 

@@ -33,12 +33,7 @@ _Failure = tuple[Undecryptable, str, Damage]
 
 
 class Cipher:
-    """Encrypts the content of lines and documents.
-
-    Args:
-        namespace: The namespace of the store.
-        plaintext: Whether unencrypted content is accepted when it is read.
-    """
+    """Encrypts the content of lines and documents. With `plaintext`, reads plain content too."""
 
     def __init__(self, keys: Keys, namespace: str, plaintext: bool = False) -> None:
         self.keys = keys

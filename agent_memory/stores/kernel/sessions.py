@@ -451,9 +451,8 @@ class SessionStore:
         """
         while True:
             heads: list[Head] = []
-            put_off = (
-                False  # unreadable sessions are postponed, so that they do not fill the result
-            )
+            # unreadable sessions are postponed, so that they do not fill the result
+            put_off = False
             for document in self._kernel.due(HEAD, limit):
                 try:
                     heads.append(head_of(document))

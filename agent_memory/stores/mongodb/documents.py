@@ -217,10 +217,7 @@ class HeadChange:
     """The writes of a batch about one session, as one update of the session's head.
 
     Attributes:
-        op: The batch's name.
-        begins: Whether the session is new.
         which: The filter that the head must match.
-        rows: The lines that are appended.
         cut_at: The seq after which the log is cut before the append; None for no cut.
         since: Idempotency keys before this time are deleted afterwards; None for no deletion.
         log: The log's random name; None if the head was not read.

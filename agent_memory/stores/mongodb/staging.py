@@ -51,17 +51,10 @@ class Staging:
     def tag(
         self, op: str, at: DocId, effects: Effects, *, begins: bool = False
     ) -> dict[str, Doc] | None:
-        """Tag documents for a batch.
+        """Tag documents for the batch `op` with the primary `at`, which it creates if it `begins`.
 
-        Args:
-            op: The batch's name.
-            at: The batch's primary.
-            effects: The documents to tag.
-            begins: Whether the primary is a head that the batch creates.
-
-        Returns:
-            The tagged documents without their bodies, by `_id`; None if no document existed before.
-            Documents that another batch has tagged are left out.
+        Return the tagged documents without their bodies, by `_id`; None if no document existed
+        before. Documents that another batch has tagged are left out.
         """
         first = place_of(self._namespace, at)
         changes: list[tuple[Doc, Doc]] = []

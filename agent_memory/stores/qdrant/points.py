@@ -8,8 +8,15 @@ from math import exp
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
+import numpy as np
+
 from agent_memory.core.records import Hit, Record
+from agent_memory.retrieval.features import PLACE, Features
+from agent_memory.retrieval.index import DEPTH, SegmentIndex
+from agent_memory.retrieval.postings import NO_TERMS, Terms
 from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.score import informativeness, ranked
+from agent_memory.retrieval.vectors import TOKEN, Tokens
 from agent_memory.stores.damage import undamaged
 from agent_memory.stores.kernel.coding import VECTOR, record_body, record_from, to_micros
 from agent_memory.stores.kernel.contract import Document
@@ -17,9 +24,6 @@ from agent_memory.stores.kernel.indexes import hits
 
 if TYPE_CHECKING:
     from qdrant_client import models
-
-    from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.postings import Terms
 
 MEANING, WORDS = "meaning", "words"
 """The names of a point's two vectors: its meaning (dense) and its words (sparse)."""
@@ -86,11 +90,6 @@ def record_at(payload: dict[str, Any] | None, block: str) -> Record:
 
 
 def features_at(points: Sequence[Any], dimension: int) -> Features:
-    import numpy as np
-
-    from agent_memory.retrieval.features import PLACE, Features
-    from agent_memory.retrieval.vectors import TOKEN, Tokens
-
     meaning = np.zeros((len(points), dimension), np.float32)
     words, tokens, places = [], [], np.zeros(len(points), PLACE)
     for at, point in enumerate(points):
@@ -133,10 +132,6 @@ def _vectors(features: Features, place: int) -> dict[str, Any]:
 
 
 def _terms(sparse: Any) -> Terms:
-    import numpy as np
-
-    from agent_memory.retrieval.postings import NO_TERMS, Terms
-
     if sparse is None:  # a server may leave out an empty vector
         return NO_TERMS
     return Terms(np.array(sparse.indices, np.uint32), np.array(sparse.values, np.float32))
@@ -238,17 +233,8 @@ def ranked_hits(
 ) -> list[Hit]:  # fmt: skip
     """Return the hits with the highest scores among points and the query's pending entries.
 
-    Args:
-        points: Points with payloads and vectors, without repetition.
-        dimension: The dimension of the vectors of meaning.
-        held: The result of `holding`.
-        count: The number of the owner's records on the server.
+    No point is repeated. `held` is the result of `holding` for the owner's `count` records.
     """
-    import numpy as np
-
-    from agent_memory.retrieval.index import DEPTH, SegmentIndex
-    from agent_memory.retrieval.score import informativeness, ranked
-
     read: list[tuple[Any, Record]] = undamaged(
         points, lambda point: (point, record_at(point.payload, block))
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.errors import DimensionMismatch
+from agent_memory.retrieval.index import DEPTH
 from agent_memory.stores.damage import undamaged
 from agent_memory.stores.kernel.coding import mismatch
 from agent_memory.stores.qdrant.collections import Collections, Names, embedding
@@ -105,8 +106,6 @@ class QdrantStore:
         Raises:
             DimensionMismatch: The block was rebuilt for another embedding.
         """
-        from agent_memory.retrieval.index import DEPTH
-
         width = len(query.meaning) or None
         if block in self._opened:
             name: str | None = self._own(block, width)

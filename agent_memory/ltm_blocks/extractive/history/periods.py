@@ -49,10 +49,7 @@ def day_of(moment: datetime) -> datetime:
 def written(begin: datetime | None, end: datetime | None, precision: Precision = "year") -> str:
     """Return a period in words: "2024-03", "2019 to 2024-03", "since 2019" or "until 2020".
 
-    Return "" if both bounds are None.
-
-    Args:
-        precision: The precision of `begin`.
+    Return "" if both bounds are None. `precision` is that of `begin`.
     """
     first = begin and _shown(begin, begin, precision)
     last = end and _shown(end - timedelta(days=1), end, precision)

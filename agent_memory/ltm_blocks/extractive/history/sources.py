@@ -48,11 +48,8 @@ def sources(
 ) -> list[SourceMessage]:
     """Return the messages of a batch to show to a model.
 
-    System messages are left out, and so are tool results if "tool" is not in `roles`. Recalled
-    memories and summaries are removed from all texts.
-
-    Args:
-        roles: Roles whose messages may yield facts. Only their messages have numbers.
+    System messages are left out, and so are tool results if "tool" is not in `roles`. Only messages
+    of `roles` have numbers. Recalled memories and summaries are removed from all texts.
     """
     shown: list[SourceMessage] = []
     number = 0
