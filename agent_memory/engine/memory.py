@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from agent_memory.models.embedders.base import Embedder
 
 
-_SERVICES = ("http://", "https://")
-
-
 def _is_plain(message: Any) -> bool:
     """Return whether a message is a text, alone or with a role."""
     if type(message) is not dict:
@@ -92,7 +89,11 @@ class AgentMemory(OpenMemory):
     """
 
     def __new__(cls, config: Any = None, **fields: Any) -> Self:
-        if cls is AgentMemory and isinstance(config, str) and config.startswith(_SERVICES):
+        if (
+            cls is AgentMemory
+            and isinstance(config, str)
+            and config.startswith(("http://", "https://"))
+        ):
             remote = import_module("agent_memory.client.memory").RemoteMemory
             return cast("Self", object.__new__(remote))
         return super().__new__(cls)

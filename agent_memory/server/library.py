@@ -30,7 +30,6 @@ from agent_memory.server.operation import At, Operation, about, place_of
 from agent_memory.server.problems import INVALID, NOT_FOUND, Refused, not_found
 
 _ABSENT = object()
-_MAKING = ("create_file", "write_file")
 
 
 class _Recalls(list[Recall]):
@@ -141,7 +140,7 @@ def _check_there(call: Call, at: At, request: Any, target: Any) -> None:
     if call.name == "change_note" and target.get(request.note_id) is None:
         raise not_found()
     path = getattr(request, "old_path", None) or getattr(request, "path", None)
-    is_made = call.name in _MAKING
+    is_made = call.name in ("create_file", "write_file")
     if call.subject == "files" and path is not None and not is_made and not target.exists(path):
         raise not_found()
 

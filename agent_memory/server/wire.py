@@ -153,8 +153,6 @@ def _too_large(most: int) -> Refused:
 ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Headers of every response."""
 
-_VERSIONED = ("text", "version")
-
 
 def encoded(value: object) -> bytes:
     """Encode a value as JSON. Characters that UTF-8 cannot encode are escaped."""
@@ -178,7 +176,7 @@ def answer_of(value: Any, status: int = 200) -> Response:
         return Response(encoded({"value": value.value}), status, ALWAYS, EXACT)
     if is_dataclass(value):
         value = plain(value)
-    tagged = isinstance(value, dict) and value.keys() >= {*_VERSIONED}
+    tagged = isinstance(value, dict) and value.keys() >= {"text", "version"}
     headers = {**ALWAYS, "etag": f'"{value["version"]}"'} if tagged else ALWAYS
     return Response(encoded(value), status, headers, "application/json")
 

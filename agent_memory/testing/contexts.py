@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from agent_memory.errors import InvalidContext, InvalidInput
 
@@ -58,7 +58,7 @@ def _marks(value: object) -> int:
     return sum(map(_marks, value)) if isinstance(value, list) else 0
 
 
-def _refuse(place: int, why: str) -> None:
+def _refuse(place: int, why: str) -> NoReturn:
     raise InvalidContext(f"Message {place}: {why}.")
 
 
@@ -86,9 +86,9 @@ _REPLY = {
 def _dict(place: int, message: object) -> Json:
     if not isinstance(message, Mapping):
         _refuse(place, f"it is a {type(message).__name__}, not a dict")
-    if own := _REPLY & message.keys():  # type: ignore[attr-defined]
+    if own := _REPLY & message.keys():
         _refuse(place, f"it has fields of a reply: {', '.join(sorted(own))}")
-    return message  # type: ignore[return-value]
+    return message
 
 
 def _unique(place: int, ids: Sequence[object], pattern: str) -> None:
@@ -163,7 +163,6 @@ def _check_content(place: int, content: object) -> None:
         return
     if not isinstance(content, list) or not content:
         _refuse(place, f"the content is {content!r}")
-        return
     for part in content:
         if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
             _refuse(place, "a content part has no type")
@@ -323,13 +322,13 @@ def _check_google(contents: Sequence[Any]) -> None:
             _refuse(place, "the first content is not the user's")
         if not isinstance(parts, list) or not parts:
             _refuse(place, "it has no parts")
-        for part in parts or ():
+        for part in parts:
             if not isinstance(part, Mapping) or not part:
                 _refuse(place, "a part is empty")
             elif not (part.keys() - {"text"}) and not _says(part.get("text")):
                 _refuse(place, "a text is empty")
-        calls = [_field(part, "functionCall", "function_call") for part in parts or ()]
-        answers = [_field(part, "functionResponse", "function_response") for part in parts or ()]
+        calls = [_field(part, "functionCall", "function_call") for part in parts]
+        answers = [_field(part, "functionResponse", "function_response") for part in parts]
         named = [call.get("name") for call in calls if call]
         answered = [answer.get("name") for answer in answers if answer]
         if any(answer and not isinstance(answer.get("response"), Mapping) for answer in answers):
@@ -357,12 +356,11 @@ def _check_converse(messages: Sequence[Any]) -> None:
             _refuse(place, "the roles do not alternate, beginning with the user")
         if not isinstance(blocks, list) or not blocks:
             _refuse(place, "it has no content")
-        for block in blocks or ():
+        for block in blocks:
             if not isinstance(block, Mapping) or not block:
                 _refuse(place, "a block is empty")
             elif "text" in block and not _says(block["text"]):
                 _refuse(place, "a text is blank")
-        blocks = blocks or []
         documents = [block["document"] for block in blocks if "document" in block]
         if documents and not any("text" in block for block in blocks):
             _refuse(place, "it has a document, but no text")

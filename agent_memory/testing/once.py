@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -33,12 +34,7 @@ def terms(
     day: int = 0,
     since: int | None = None,
 ) -> Once:
-    """Return the argument `once` of an append.
-
-    Args:
-        day: The day of the append, as a number of days after `DAY`.
-        since: Keys that are older than this day are forgotten.
-    """
+    """Return the argument `once` of an append. `day` and `since` count days after `DAY`."""
     messages = [draft.message for draft in drafts]
     return Once(
         key=None if key is None else key_of(key, messages),
@@ -49,13 +45,16 @@ def terms(
     )
 
 
-def once(
-    store: Store, text: str, key: str | None = None, *, day: int = 0, since: int | None = None
+def append(
+    store: Store, drafts: list[Draft], key: str | None = None, user: str | None = None, **more: Any
 ) -> Appended:
+    """Append messages to the session "s", with more arguments for `terms`."""
+    return store.append_once("s", drafts, terms(drafts, key, **more), user)
+
+
+def once(store: Store, text: str, key: str | None = None, **more: Any) -> Appended:
     """Append one message under a key, which is the message's text by default."""
-    drafts = [draft(text)]
-    options = terms(drafts, key or text, day=day, since=since)
-    return store.append_once("s", drafts, options)
+    return append(store, [draft(text)], key or text, **more)
 
 
 def kept(done: Appended) -> KeptKey:
@@ -70,17 +69,17 @@ class OnceContract(Contract):
     def test_a_key_is_used_once(self, store: Store, other: Store) -> None:
         """Wrong: a caller that missed the reply and retries stores its message twice."""
         drafts = [draft("a"), draft("b", 4)]
-        first = store.append_once("s", drafts, terms(drafts, "k"), "u")
+        first = append(store, drafts, "k", user="u")
         assert (first.places, first.before) == ((0, 1), None)
         assert first.head == stored(other)
         assert (first.head.end, first.head.total, first.head.user_id) == (2, 7, "u")
         for handle in (store, other):
-            again = handle.append_once("s", drafts, terms(drafts, "k", day=1), "u")
+            again = append(handle, drafts, "k", day=1, user="u")
             (key,) = handle.keys("s")
             assert (again.places, again.before, again.head) == ((), key, first.head)
             assert as_it_was(again.head, key) == first.head
         other.append("s", [draft("c")])
-        later = store.append_once("s", drafts, terms(drafts, "k"))
+        later = append(store, drafts, "k")
         assert later.head.end == 3
         was = as_it_was(later.head, kept(later))
         assert (was.end, was.total) == (2, 7)
@@ -92,11 +91,9 @@ class OnceContract(Contract):
         for handle in (other, store):
             with pytest.raises(Conflict, match="'k'"):
                 once(handle, "b", "k")
-        drafts = [draft("c", id="m")]
-        store.append_once("s", drafts, terms(drafts, ids=True))
-        drafts = [draft("d", id="n"), draft("e", id="m")]
+        append(store, [draft("c", id="m")], ids=True)
         with pytest.raises(Conflict, match="'m'"):
-            other.append_once("s", drafts, terms(drafts, "new", ids=True))
+            append(other, [draft("d", id="n"), draft("e", id="m")], "new", ids=True)
         assert texts_of(store) == ["a", "c"]
         assert once(other, "f", "new").head.end == 3
 
@@ -114,48 +111,46 @@ class OnceContract(Contract):
         """Wrong: the retry of a partly stored list loses messages, or stores some twice."""
         drafts = [draft(f"{n}", id=f"m{n}") for n in range(5)]
         some = [drafts[1], drafts[3]]
-        assert store.append_once("s", some, terms(some, ids=True)).head.end == 2
-        rest = other.append_once("s", drafts, terms(drafts, ids=True))
+        assert append(store, some, ids=True).head.end == 2
+        rest = append(other, drafts, ids=True)
         assert (rest.places, rest.before, rest.head.end) == ((0, 2, 4), None, 5)
         assert rest.head == stored(store)
         assert texts_of(store) == ["1", "3", "0", "2", "4"]
         for part in (drafts, drafts[2:], [drafts[1]]):
-            again = store.append_once("s", part, terms(part, ids=True))
+            again = append(store, part, ids=True)
             assert again.places == ()
         assert (kept(again).end, kept(again).seq) == (2, 1)
         mixed = [drafts[0], draft("no id"), draft("5", id="m5")]
-        assert store.append_once("s", mixed, terms(mixed, ids=True)).places == (1, 2)
+        assert append(store, mixed, ids=True).places == (1, 2)
 
     def test_an_id_twice_in_a_list(self, store: Store) -> None:
         """Wrong: a repeated message is stored twice, or a different one with its id is lost."""
         drafts = [draft("a", id="m"), draft("b"), draft("a", id="m")]
-        assert store.append_once("s", drafts, terms(drafts, ids=True)).places == (0, 1)
-        drafts = [draft("c", id="n"), draft("d", id="n")]
+        assert append(store, drafts, ids=True).places == (0, 1)
         with pytest.raises(Conflict, match="twice"):
-            store.append_once("s", drafts, terms(drafts, ids=True))
+            append(store, [draft("c", id="n"), draft("d", id="n")], ids=True)
         assert texts_of(store) == ["a", "b"]
 
     def test_a_key_is_no_id(self, store: Store) -> None:
         """Wrong: a message is lost because a used key equals the message's id."""
         once(store, "a", "k")
-        drafts = [draft("a", id="k")]
-        assert store.append_once("s", drafts, terms(drafts, ids=True)).head.end == 2
+        assert append(store, [draft("a", id="k")], ids=True).head.end == 2
 
     def test_an_expected_end(self, store: Store, other: Store) -> None:
         """Wrong: a writer that read an older log appends after entries that it has not seen."""
         first = [draft("a")]
         with pytest.raises(Conflict, match="ends at 0"):
-            store.append_once("s", first, terms(first, end=1))
+            append(store, first, end=1)
         assert store.head("s") is None
-        assert store.append_once("s", first, terms(first, end=0)).head.end == 1
+        assert append(store, first, end=0).head.end == 1
         assert other.append("s", [draft("b")]).end == 2
         for handle in (store, other):
             for end in (0, 1, 3):
                 with pytest.raises(Conflict, match="ends at 2"):
-                    handle.append_once("s", first, terms(first, end=end))
-        assert store.append_once("s", first, terms(first, "k", end=2)).head.end == 3
+                    append(handle, first, end=end)
+        assert append(store, first, "k", end=2).head.end == 3
         assert store.append("s", [draft("d")]).end == 4
-        again = other.append_once("s", first, terms(first, "k", end=2))
+        again = append(other, first, "k", end=2)
         assert kept(again).end == 3
         assert texts_of(store) == ["a", "b", "a", "d"]
 
@@ -173,9 +168,8 @@ class OnceContract(Contract):
         """Wrong: two writers continue from the same end of the log."""
 
         def write(handle: Store, text: str, end: int) -> str | None:
-            drafts = [draft(text), draft(text)]
             try:
-                handle.append_once("s", drafts, terms(drafts, end=end))
+                append(handle, [draft(text), draft(text)], end=end)
             except Conflict:
                 return None
             return text
@@ -224,17 +218,17 @@ class OnceContract(Contract):
         for text in texts:
             once(store, text)
         both = [draft("both"), draft("of two")]
-        store.append_once("s", both, terms(both, "both"))
+        append(store, both, "both")
         assert other.rewrite(stored(other), 21) is not None
         # one of the two messages remains
-        assert not store.append_once("s", both, terms(both, "both")).places
+        assert not append(store, both, "both").places
         assert other.rewrite(stored(other), 5) is not None
         assert len(other.keys("s")) == 5
         assert not any(once(store, text).places for text in texts[:5])
         for n, text in enumerate(texts[5:12], 5):
             assert once(store, text).head.end == n + 1
             assert not once(other, text).places
-        assert store.append_once("s", both, terms(both, "both")).places
+        assert append(store, both, "both").places
         assert texts_of(other) == [*texts[:12], "both", "of two"]
 
     def test_what_was_replaced_stays_known(self, store: Store, other: Store) -> None:
@@ -278,7 +272,7 @@ class OnceContract(Contract):
     def test_who_may_not_write(self, store: Store, other: Store) -> None:
         """Wrong: another user gets the result of a key, or appends succeed during a deletion."""
         drafts = [draft("a")]
-        store.append_once("s", drafts, terms(drafts, "k"), "u")
+        append(store, drafts, "k", user="u")
         for options in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
             for handle in (store, other):
                 with pytest.raises(SessionOfAnotherUser):
@@ -286,20 +280,20 @@ class OnceContract(Contract):
         changed(other, deleting=True)
         for key in ("k", "l"):
             with pytest.raises(SessionDeleting):
-                store.append_once("s", drafts, terms(drafts, key), "u")
+                append(store, drafts, key, user="u")
         assert texts_of(store) == ["a"]
 
     def test_a_user_is_named_with_a_key(self, store: Store, other: Store) -> None:
         """Wrong: a retry that stores nothing sets the session's user, or a new message does not."""
         drafts = [draft("a")]
-        store.append_once("s", drafts, terms(drafts, "k"))
+        append(store, drafts, "k")
         changed(other, cursors={"b": 1})
-        assert store.append_once("s", drafts, terms(drafts, "k"), "u").head.user_id is None
-        head = other.append_once("s", drafts, terms(drafts, "l"), "u").head
+        assert append(store, drafts, "k", user="u").head.user_id is None
+        head = append(other, drafts, "l", user="u").head
         assert (head.user_id, head.cursors) == ("u", {})
         assert head == stored(store)
         system = [draft("rules", 4, "system")]
-        ruled = store.append_once("s", system, terms(system, "r"), "u").head
+        ruled = append(store, system, "r", user="u").head
         assert ruled.system == system[0].message
         assert ruled == stored(other)
 
@@ -319,9 +313,8 @@ class OnceContract(Contract):
         assert store.keys("s") == keys
         assert other.keys("s", [keys[7].name, keys[110].name, "none"]) == [keys[7], keys[110]]
         assert other.keys("s", []) == []
-        drafts = [draft("late")]
-        options = replace(terms(drafts), key=key_of("k7", []))
-        assert other.append_once("s", drafts, options).before == keys[7]
+        options = Once(key=key_of("k7", []), at=DAY)
+        assert other.append_once("s", [draft("late")], options).before == keys[7]
         assert once(other, "new").head.end == 122
         assert not once(store, "new").places
         assert store.rewrite(stored(store), 50) is not None

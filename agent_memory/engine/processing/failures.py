@@ -117,8 +117,7 @@ class DeadLetters:
 
 
 def _is_given_up(record: Record) -> bool:
-    given_up: bool = record.metadata["given_up"]
-    return given_up
+    return bool(record.metadata["given_up"])
 
 
 logger = logging.getLogger(__name__)

@@ -186,11 +186,7 @@ def prompt_version(form: FactForm | ProfileForm) -> str:
 
 
 class FactForm:
-    """The extraction form for facts as sentences.
-
-    Args:
-        prompt: Your own instructions; None for `PROMPT`. The categories replace `{categories}`.
-    """
+    """The extraction form for facts as sentences. A `prompt` replaces `PROMPT`."""
 
     compares = True  # a finding states its relation to known facts
 

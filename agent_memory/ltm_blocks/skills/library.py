@@ -16,7 +16,6 @@ from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, parse, rend
 
 _OWN = "users"
 _MANIFEST = "SKILL.md"
-_NO_SKILL = "readme.md"
 _MOST_CACHED = 2_000  # maximum number of cached files
 
 
@@ -139,7 +138,7 @@ class Library:
             if os.path.isdir(path):
                 if os.path.lexists(path / _MANIFEST):
                     yield path / _MANIFEST
-            elif name.endswith(".md") and name.lower() != _NO_SKILL:
+            elif name.endswith(".md") and name.lower() != "readme.md":
                 yield path
 
     def _read(self, path: Path) -> Skill | BrokenSkill | None:

@@ -24,7 +24,6 @@ from agent_memory.stores.kernel.wrapping import KernelWrapper
 
 _BEFORE, _AFTER = '"raw":{"sealed":"', f'"}},"format":"{ENCRYPTED}"}}'
 _SYSTEM = '"role":"system",'
-_BYTES_MARK = MARK.encode()
 _PLAIN = {f"{FACT}{collection.name}" for collection in PLAIN}
 
 
@@ -174,7 +173,7 @@ class Cipher:
 
         For altered features, return b"". A search then finds the records by words of their texts.
         """
-        if self._plaintext and not data.startswith(_BYTES_MARK):
+        if self._plaintext and not data.startswith(MARK.encode()):
             return data
         try:
             return self.keys.open(self._place("features", block, owner, name), data)

@@ -9,8 +9,6 @@ from agent_memory.stores.folder.kernel import FolderKernel
 from agent_memory.stores.folder.lines import file_name
 from agent_memory.stores.kernel.vectors import KernelStore
 
-_URL = "folder:///"
-
 
 class FolderStore(KernelStore):
     """Stores all data in plain files that people can read, search, version and copy.
@@ -40,7 +38,7 @@ class FolderStore(KernelStore):
     def __init__(
         self, url: str, namespace: str = "default", durability: Durability | None = None
     ) -> None:
-        folder = Path(url.removeprefix(_URL)).absolute()
+        folder = Path(url.removeprefix("folder:///")).absolute()
         if namespace != "default":
             folder /= f"namespace-{file_name(namespace)[:-6]}"
         self._folder = FolderKernel(folder, durability)

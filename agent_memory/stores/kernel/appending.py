@@ -44,7 +44,6 @@ from agent_memory.stores.kernel.contract import (
 )
 from agent_memory.stores.log import extend, with_tail
 
-_REFUSALS = (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser)
 _MOST_KNOWN = 16_384
 _TEXT = 2_000
 """For the size limit of the cache, this many characters in a head count as one more head."""
@@ -161,6 +160,6 @@ def planned_blindly(session: KnownSession, request: Request) -> Plan | None:
     """Return the plan for a cached session; None if the session must be read first."""
     try:
         plan = planned(session, request, {})
-    except _REFUSALS:
+    except (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser):
         return None
     return None if isinstance(plan, Appended) else plan

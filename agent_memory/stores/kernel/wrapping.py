@@ -30,11 +30,7 @@ class KernelWrapper(Kernel):
     """Passes all calls to another kernel. Subclasses override the hooks that encode and decode.
 
     A hook that cannot decode a body replaces the body by an `Unreadable`. The error then affects
-    only this document or line.
-
-    Args:
-        inner: The other kernel.
-        more: Further kernels that store a part of the data. If there are any, `spans` is False.
+    only this document or line. The kernels `more` store a part of the data.
     """
 
     def __init__(self, inner: Kernel, more: Collection[Kernel] = ()) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from agent_memory.stores.qdrant.connection import Connection, Missing, Taken
-from agent_memory.stores.qdrant.points import MEANING, WORDS
+from agent_memory.stores.qdrant.points import MEANING, WORDS, models
 
 _PLAIN = re.compile(r"[A-Za-z0-9-]+")
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
@@ -96,8 +96,6 @@ class Collections:
         return existing or name
 
     def _make_whole(self, name: str, dimension: int, model: str) -> None:
-        from qdrant_client import models
-
         with suppress(Taken):
             dense = {MEANING: dimension} if dimension else {}
             self._make(name, dense, (WORDS,), {_MODEL: model})
@@ -124,8 +122,6 @@ class Collections:
         sparse: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        from qdrant_client import models
-
         # Vectors have unit length already. With DOT, the server does not normalize them again.
         vectors = {
             vector: models.VectorParams(size=size, distance=models.Distance.DOT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import threading
@@ -11,13 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from agent_memory.errors import (
-    AgentMemoryError,
-    ConfigError,
-    MissingExtra,
-    StoreUnavailable,
-    UnknownStore,
-)
+from agent_memory.errors import AgentMemoryError, ConfigError, StoreUnavailable, UnknownStore
 
 if TYPE_CHECKING:
     from httpx import Request, Response
@@ -50,8 +43,6 @@ class Taken(StoreUnavailable):
 class Connection:
     def __init__(self, url: str) -> None:
         check_qdrant_url(url)
-        if importlib.util.find_spec("qdrant_client") is None:
-            raise MissingExtra("A Qdrant vector store", "qdrant")
         from qdrant_client import QdrantClient
 
         self._url = url

@@ -5,12 +5,13 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid5
 
 import numpy as np
 
 from agent_memory.core.records import Hit, Record
+from agent_memory.errors import MissingExtra
 from agent_memory.retrieval.features import PLACE, Features
 from agent_memory.retrieval.index import DEPTH, SegmentIndex
 from agent_memory.retrieval.postings import NO_TERMS, Terms
@@ -22,8 +23,10 @@ from agent_memory.stores.kernel.coding import VECTOR, record_body, record_from, 
 from agent_memory.stores.kernel.contract import Document
 from agent_memory.stores.kernel.indexes import hits
 
-if TYPE_CHECKING:
-    from qdrant_client import models
+try:
+    from qdrant_client import models as models
+except ImportError as error:
+    raise MissingExtra("A Qdrant vector store", "qdrant") from error
 
 MEANING, WORDS = "meaning", "words"
 """The names of a point's two vectors: its meaning (dense) and its words (sparse)."""
@@ -40,8 +43,6 @@ _LEAST_COUNT = 0.5
 
 def batches(records: Sequence[Record], features: Features) -> Iterator[list[models.PointStruct]]:
     """Yield points in batches of at most `_MOST` points and about `_MOST_BYTES` of JSON."""
-    from qdrant_client import models
-
     if len(features) != len(records):
         raise ValueError("Pass features for each record.")
     batch: list[models.PointStruct] = []
@@ -105,8 +106,6 @@ def features_at(points: Sequence[Any], dimension: int) -> Features:
 def where(
     *, owner: str | None = None, session_id: str | None = None, after: int = 0
 ) -> models.Filter:
-    from qdrant_client import models
-
     if owner is None and session_id is None:
         raise ValueError("Name an owner or a session.")
     must: list[Any] = [
@@ -120,8 +119,6 @@ def where(
 
 
 def _vectors(features: Features, place: int) -> dict[str, Any]:
-    from qdrant_client import models
-
     # A point without words also has this vector, so that the server counts the point when it
     # computes the rarity of words.
     ids, weights = (column.tolist() for column in features.words[place])
@@ -151,8 +148,6 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
     shows how rare the form is. The last two requests are for the records that match most of the
     words, and for the records nearest in meaning.
     """
-    from qdrant_client import models
-
     owned = where(owner=owner)
     # Servers before 1.19 ignore `idf`, and compute the rarity of words over the whole collection.
     rarity = models.SearchParams(idf=models.IdfCorpusParams(corpus=owned))
@@ -178,8 +173,6 @@ def queries(owner: str, query: Query, depth: int) -> list[models.QueryRequest]:
 
 def neighbourhood(owner: str, points: Mapping[Any, models.ScoredPoint]) -> models.Filter:
     """Return a filter for the neighbours of points in the points' sessions."""
-    from qdrant_client import models
-
     spans_by_session: dict[str, list[tuple[int, int]]] = {}
     for session_id, seq in sorted(
         (point.payload["session_id"], point.payload["last"])

@@ -135,12 +135,8 @@ class Places(Generic[C]):
     """A pool with a fixed number of places. To use a place's connection, hold the place's lock.
 
     A signal may raise an exception between any two steps of Python. The pool is therefore always
-    valid: locks are held only by `with`, and a connection never leaves its place.
-
-    Args:
-        most: The maximum number of connections.
-        idle: The maximum number of idle connections that stay open.
-        errors: Errors that are ignored when a connection is closed.
+    valid: locks are held only by `with`, and a connection never leaves its place. `idle` of the
+    `most` connections stay open while they are idle. `errors` of closing are ignored.
     """
 
     def __init__(self, most: int, idle: int, *errors: type[Exception]) -> None:

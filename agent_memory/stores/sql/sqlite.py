@@ -30,7 +30,6 @@ from agent_memory.stores.sql.sqlite_pages import NoTree, RawFile
 
 T = TypeVar("T")
 
-_NO_TABLE = "no such table"
 _MALFORMED = "disk image is malformed"
 _SCRUB_SECONDS = 5.0
 _PAGES_AT_ONCE = 500  # writers wait while this many pages are cleared
@@ -261,7 +260,7 @@ class Database(SQLDatabase):
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
         text = f"The SQLite database {self._file.name!r} failed: {error}."
-        if _NO_TABLE in str(error):
+        if "no such table" in str(error):
             self.read(is_current)  # raises an error for a newer release
         if "readonly database" in str(error) or "unable to open database file" in str(error):
             text += " Allow this process to write to the file and its folder."

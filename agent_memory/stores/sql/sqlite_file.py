@@ -33,7 +33,6 @@ BUSY_SECONDS = 30.0
 Identity = tuple[int, int]
 """The device and the inode of a file. They survive a move, and are unique among open files."""
 
-_NO_TEXT = "Could not decode to UTF-8"
 _REOPEN = "Close this memory, and open it again."
 _LOG_SECONDS = 0.001  # the least time between two checks of the log
 MAGIC = b"SQLite format 3\x00"
@@ -296,7 +295,7 @@ class Connection(SQLConnection):
         try:
             return self._raw.execute(text, values).fetchall()
         except sqlite3.OperationalError as error:
-            if _NO_TEXT not in str(error):
+            if "Could not decode to UTF-8" not in str(error):
                 raise
             return self._undecoded(text, values)
 
