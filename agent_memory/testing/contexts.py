@@ -281,6 +281,8 @@ def _check_anthropic(messages: Sequence[Any]) -> None:
                 _refuse(place, "a text block is empty")
             if block.get("is_error") and not block.get("content"):
                 _refuse(place, "an error result has no content")
+            if block["type"] == "tool_use" and not isinstance(block.get("input"), Mapping):
+                _refuse(place, "the input of a tool_use is not a dict")
         results = [block.get("tool_use_id") for block in blocks if block["type"] == "tool_result"]
         if results and (role != "user" or kinds[: len(results)] != ["tool_result"] * len(results)):
             _refuse(place, "tool_result blocks do not come first in a user's message")
@@ -289,9 +291,6 @@ def _check_anthropic(messages: Sequence[Any]) -> None:
         if pending and role != "assistant":
             _refuse(place, "a user's message has a tool_use")
         _unique(place, pending, r"[a-zA-Z0-9_-]+")
-        for block in blocks:
-            if block["type"] == "tool_use" and not isinstance(block.get("input"), Mapping):
-                _refuse(place, "the input of a tool_use is not a dict")
         if used.intersection(pending):
             _refuse(place, "tool_use ids must be unique")
         used.update(pending)

@@ -35,12 +35,9 @@ the type is `Any`."""
 
 
 class Offer:
-    """The tools that the model may call in one turn.
+    """The tools that the model may call in one turn, as passed to `completion`.
 
-    Args:
-        tools: Schemas and functions that the caller passed to `completion`.
-        built_in: The names of the memory's own tools.
-        call: Runs a tool of the memory, by its name and JSON arguments.
+    `call` runs a `built_in` tool, one of the memory's own, by its name and JSON arguments.
 
     Raises:
         InvalidInput: A tool is neither a schema nor a function, a function has no valid schema, or

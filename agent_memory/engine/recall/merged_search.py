@@ -233,12 +233,11 @@ def _records_of(turns: Sequence[tuple[Entry, Turn]]) -> Encoded:
     from agent_memory.retrieval.features import Features
     from agent_memory.retrieval.turns import record_of_turn
 
-    records = [record_of_turn(*turn, _id(*turn), "") for turn in turns]
+    records = [
+        record_of_turn(entry, turn, f"{entry.session_id}#{entry.seq}.{turn.part.number}", "")
+        for entry, turn in turns
+    ]
     return records, Features.of_turns([turn for _, turn in turns], NoEmbedder().encode)
-
-
-def _id(entry: Entry, turn: Turn) -> str:
-    return f"{entry.session_id}#{entry.seq}.{turn.part.number}"
 
 
 SPARE = 2

@@ -50,12 +50,9 @@ _UNAVAILABLE = {
     ER.OPTION_PREVENTS_STATEMENT,  # read-only, like a replica
     1969,  # MariaDB's max_statement_time
 }
-_READ_COMMITTED = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _SETTINGS = "SET SESSION innodb_lock_wait_timeout = %s, wait_timeout = 600"
 _FACTS = "SELECT VERSION(), @@max_allowed_packet, @@innodb_flush_log_at_trx_commit"
 _OPTIONS = {"unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_identity"}
-
-
 _BYTES_OF_A_CHARACTER = 5  # assumed maximum, with a reserve for the statement's text
 _contexts: dict[str, ssl.SSLContext] = {}
 
@@ -152,7 +149,7 @@ class MySQLDriver(Driver):
                 write_timeout=CONNECT_SECONDS,
                 client_flag=CLIENT.FOUND_ROWS,  # counts matched rows, not only changed ones
                 sql_mode="STRICT_ALL_TABLES",
-                init_command=_READ_COMMITTED,
+                init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
                 **self._arguments,
             )
         except (pymysql.Error, OSError) as error:
