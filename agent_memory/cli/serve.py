@@ -125,9 +125,11 @@ def listening(
     from agent_memory.listening.serving import listen
 
     share_arenas()
-    for stop in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(stop, lambda number, frame: sys.exit(0))
-    with listen(host, port) as listener, open_memory(settings(), create=True) as memory:
+    with (
+        _exiting_on_signals(),
+        listen(host, port) as listener,
+        open_memory(settings(), create=True) as memory,
+    ):
         memory.warm_up()  # connections wait in the socket's queue meanwhile
         address, port = listener.getsockname()[:2]
         url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -139,6 +141,17 @@ def listening(
             finally:
                 _leave_calls()
             raise
+
+
+@contextmanager
+def _exiting_on_signals() -> Iterator[None]:
+    stops = (signal.SIGINT, signal.SIGTERM)
+    earlier = [(stop, signal.signal(stop, lambda number, frame: sys.exit(0))) for stop in stops]
+    try:
+        yield
+    finally:
+        for stop, handler in earlier:
+            signal.signal(stop, handler)
 
 
 def _leave_calls() -> None:

@@ -1,6 +1,7 @@
 """The service's keys, how they are stored and issued, and JWTs."""
 
 import re
+import signal
 import threading
 import time
 from base64 import b64encode, urlsafe_b64encode
@@ -98,7 +99,7 @@ def test_a_key_is_revoked_as_the_list_or_as_its_program_has_it(
 def test_nothing_is_served_without_the_keys_of_an_encrypted_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: `serve` starts without the keys, and each request is an internal error."""
+    """Wrong: `serve` starts without the keys, or leaves its signal handlers in the process."""
     monkeypatch.setenv("K", f"k:{b64encode(bytes(32)).decode()}")
     store = ["--store", f"sqlite:///{tmp_path}/m.db"]
     monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "K")
@@ -109,6 +110,7 @@ def test_nothing_is_served_without_the_keys_of_an_encrypted_store(
         done = invoke([*command, *store])
         assert done.exit_code == 1
         assert "Give the memory its keys" in done.stderr
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_no_key_is_made_for_a_store_that_ends_with_the_command() -> None:
