@@ -36,11 +36,6 @@ SECONDS = 60.0
 """The longest wait for a condition that holds within moments on an idle machine."""
 
 
-def in_core() -> bool:
-    """Return whether only the core runs. See `--layer` in `tests.conftest`."""
-    return settings().max_examples < EXAMPLES["all"]
-
-
 def at_length(count: int) -> int:
     """Return `count`, or the share of it that `--layer core` runs. See `tests.layers`."""
     return -(-count * settings().max_examples // EXAMPLES["all"])
@@ -48,7 +43,9 @@ def at_length(count: int) -> int:
 
 def every_nth(cases: Iterable[T], step: int) -> Iterable[T]:
     """Return every `step`-th case, or three times as many when more than the core runs."""
-    return islice(cases, 0, None, step if in_core() else -(-step // 3))
+    return islice(
+        cases, 0, None, step if settings().max_examples < EXAMPLES["all"] else -(-step // 3)
+    )
 
 
 def spread(cases: Iterable[T], most: int) -> list[T]:

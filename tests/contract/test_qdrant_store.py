@@ -157,11 +157,6 @@ def stores(server: StandIn) -> Iterator[list[QdrantStore]]:
         store.close()
 
 
-def _put(store: QdrantStore, names: str, dimension: int) -> None:
-    features = Features.of_vectors(units(len(names), dimension))
-    store.put_vectors("v", [record(name) for name in names], features)
-
-
 def _read(store: QdrantStore) -> list[Record]:
     return [one for records, _ in store.all_vectors("v") for one in records]
 
@@ -170,7 +165,8 @@ def test_what_is_stored_is_read(stores: list[QdrantStore]) -> None:
     """Wrong: a copy of a block lacks records, or has them under another model."""
     writer, _, reader = stores
     writer.open_vectors("v", 8, LONG)
-    _put(writer, "xy", 8)
+    new = Features.of_vectors(units(2, 8))
+    writer.put_vectors("v", [record("x"), record("y")], new)
     for store in (writer, reader):
         assert store.vector_blocks() == {"v": (8, LONG)}
         assert sorted(one.id for one in _read(store)) == ["x", "y"]

@@ -32,10 +32,6 @@ from tests.servers.redis_suite import redis as url
 __all__ = ["namespace", "server", "start", "store", "url"]
 
 
-def server_of(store: Store) -> Any:
-    return store._server
-
-
 def kernel_of(store: Store) -> RedisKernel:
     return cast("RedisKernel", store._kernel)
 
@@ -81,7 +77,7 @@ class TestRedis(
                 "catalog": ("catalog:v", "user:u", "body"),
             }[what]
             key = key_of(store, collection, kind)
-        ask = server_of(store).ask
+        ask = store._server.ask
         field = field or ask("HKEYS", key)[0].decode()
         value = b"{broken"
         if what == "head":

@@ -55,18 +55,14 @@ class Down(MemoryStore):
             vars(self.kernel)["scan"] = refuse
 
 
-def _split(folder: Path) -> SplitStore:
-    main, system = (SQLStore(f"sqlite:///{folder / name}.db") for name in ("main", "system"))
-    return SplitStore(main, system)
-
-
 def _said(folder: Path, name: str) -> bool:
     return any(SECRET.encode() in file.read_bytes() for file in folder.glob(f"{name}.db*"))
 
 
 def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
     """Wrong: system messages are in the main database, or survive a deletion."""
-    store = _split(tmp_path)
+    main, system = (SQLStore(f"sqlite:///{tmp_path / name}.db") for name in ("main", "system"))
+    store = SplitStore(main, system)
     store.append("s", [draft(SECRET, role="system"), draft("hello")])
     head = stored(store)
     assert head.system.content == SECRET

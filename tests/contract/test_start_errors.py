@@ -18,11 +18,7 @@ _DOWN = [
 ]
 
 
-def _scheme(url: str) -> str:
-    return url.partition(":")[0]
-
-
-@pytest.mark.parametrize("url", _DOWN, ids=_scheme)
+@pytest.mark.parametrize("url", _DOWN, ids=lambda url: url.partition(":")[0])
 def test_a_server_that_is_down_at_start(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: opening hangs, or the error lacks the server's address, or shows its password."""
     caplog.set_level(logging.DEBUG)

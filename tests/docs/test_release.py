@@ -16,10 +16,6 @@ def workflow() -> dict[str, Any]:
     return yaml.safe_load(path.read_text("utf-8"))
 
 
-def commands(job: dict[str, Any]) -> str:
-    return "\n".join(step.get("run", "") for step in job["steps"])
-
-
 def test_only_the_job_that_publishes_may_ask_for_a_token(workflow: dict[str, Any]) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert "permissions" not in workflow["jobs"]["build"]
@@ -35,7 +31,7 @@ def test_a_release_is_checked_as_in_ci(workflow: dict[str, Any], check: str) -> 
     name, _, options = check.partition(" ")
     assert f'/{name}" {options}'.strip() in (ROOT / ".ci" / "run").read_text("utf-8")
     build = workflow["jobs"]["build"]
-    assert check in commands(build)
+    assert check in "\n".join(step.get("run", "") for step in build["steps"])
     assert workflow["jobs"]["publish"]["needs"] == "build"
 
 

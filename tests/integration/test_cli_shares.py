@@ -35,10 +35,6 @@ def run(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def rows(told: str) -> list[list[str]]:
-    return [line.split() for line in told.splitlines()[1:]]
-
-
 def opened() -> AgentMemory:
     return AgentMemory(store="sqlite:///m.db", overflow=FlushToLTM(blocks=[VectorMemory()]))
 
@@ -56,7 +52,7 @@ def test_grant_list_revoke() -> None:
             planner.update(f"s-{n}", USER)
         told = run("shares", "revoke", "empty", "auditor", *store)
         assert told == "auditor has no access to empty.\n"
-        assert rows(run("shares", "list", *store)) == [
+        assert [line.split() for line in run("shares", "list", *store).splitlines()[1:]] == [
             ["empty", "0", "\u2013", "\u2013"],
             ["team", "3", "auditor", "read"],
             ["planner", "write"],

@@ -61,12 +61,6 @@ def command(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def asking_worker(fake: FakeLLM) -> subprocess.Popen[str]:
-    worker = command("worker")
-    until(lambda: fake.requests)
-    return worker
-
-
 def ours(*arguments: str, code: int = 0) -> str:
     """Return the output of a command on our store, run in this process."""
     return run(*arguments, "--config", "m.toml", code=code)
@@ -248,7 +242,8 @@ def test_sigterm_lets_a_worker_finish(fake: FakeLLM) -> None:
     fake.hang(1.0)
     fact = {"text": "It said 0.", "category": "other", "message": 1, "quote": "0 says 0"}
     fake.reply_json({"facts": [fact]})
-    worker = asking_worker(fake)
+    worker = command("worker")
+    until(lambda: fake.requests)
     worker.send_signal(signal.SIGTERM)
     told, errors = worker.communicate(timeout=60)
     assert (worker.returncode, errors) == (0, "")

@@ -278,13 +278,9 @@ def test_a_stalled_worker(work: Act, between: Act) -> None:
         ends_right(place, work)
 
 
-def _holder(store: MemoryStore) -> str:
-    text = "SELECT holder FROM agent_memory_documents WHERE collection = 'head'"
-    return store._kernel._database.read(lambda it: it.value(text)) or ""
-
-
 def _meanwhile(place: Place, between: Act) -> None:
-    owner = _holder(place.store)
+    text = "SELECT holder FROM agent_memory_documents WHERE collection = 'head'"
+    owner = place.store._kernel._database.read(lambda it: it.value(text))
     between(place)
     if owner:  # the worker renews its lease before it continues
         place.one.components.leases.renew(Lease("s", owner))

@@ -1,6 +1,7 @@
 """LangGraph's store and checkpointer over a memory. `make suites` runs LangGraph's own tests."""
 
 import asyncio
+import operator
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
@@ -13,12 +14,8 @@ from agent_memory import AgentMemory
 from agent_memory.integrations.langgraph import AgentMemorySaver, AgentMemoryStore
 
 
-def added(before: list[str], more: list[str]) -> list[str]:
-    return before + more
-
-
 class State(TypedDict):
-    said: Annotated[list[str], added]
+    said: Annotated[list[str], operator.add]
 
 
 def graph(saver: AgentMemorySaver, **more: Any) -> Any:

@@ -68,11 +68,6 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("m.toml").write_text(CONFIG, encoding="utf-8")
 
 
-def called(name: str, **arguments: Any) -> dict[str, Any]:
-    params = {"name": name, "arguments": arguments}
-    return {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
-
-
 def asked(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
     process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
@@ -149,7 +144,8 @@ def test_nothing_but_the_protocol_is_on_stdout() -> None:
     """Wrong: the output of a block or a child process breaks the protocol."""
     process = piped(sys.executable, "-c", SERVER)
     asked(process, HELLO)
-    told = asked(process, called("search_memories", query="x"))
+    params = {"name": "search_memories", "arguments": {"query": "x"}}
+    told = asked(process, {**HELLO, "id": 2, "method": "tools/call", "params": params})
     [found] = told["structuredContent"]["memories"]
     assert found["text"] == "The child ended with 1."
     rest, errors = process.communicate(timeout=60)

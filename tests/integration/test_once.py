@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Entry, Message
+from agent_memory import AgentMemory, Message
 from agent_memory.errors import Conflict, InvalidInput, SessionOfAnotherUser
 from agent_memory.stores import MemoryStore
-from tests.kit import assistant, user
-
-
-def texts(entries: list[Entry]) -> list[str]:
-    return [entry.message.text() for entry in entries]
+from tests.kit import assistant, texts, user
 
 
 def opened(url: str, **fields: Any) -> AgentMemory:
@@ -31,7 +27,7 @@ def test_a_retry_after_a_restart(url: str) -> None:
         assert (again.end, again.total) == (first.end, first.total)
         with pytest.raises(Conflict):
             memory.update("s", user("hello!"), key="k")
-        assert texts(memory.history("s")) == ["hello", "hi"]
+        assert texts(memory) == ["hello", "hi"]
 
 
 def test_the_same_content_is_what_is_said(url: str) -> None:

@@ -174,9 +174,9 @@ def test_a_query_counts_too(memory: AgentMemory) -> None:
     found = places.near(HERE, query="where is the charging station?")
     assert [one.observation for one in found[:2]] == [near, far]
     assert found[0].relevance == found[1].relevance == pytest.approx(1, abs=5e-3)
-    assert found[0].score == pytest.approx(
-        (found[0].confidence / (1 + (2.5**2 + 1) ** 0.5 / _middle(places)) + 1) / 2, abs=5e-3
-    )
+    apart = sorted(one.distance or 0 for one in places.nearest(HERE, 1000))
+    close = found[0].confidence / (1 + (2.5**2 + 1) ** 0.5 / apart[(len(apart) - 1) // 2])
+    assert found[0].score == pytest.approx((close + 1) / 2, abs=5e-3)
     assert (found[2].relevance or 0) < 0.1
     within = places.within((0, 0), (3, 1), query="charging station", limit=2)
     assert within[0].observation == near
@@ -198,11 +198,6 @@ def test_of_a_full_box_the_surest_are_compared(memory: AgentMemory) -> None:
     assert found[0].observation.text == "A charging station."
     assert all(one.observation.text != "Perhaps a charging station." for one in found)
     assert len(places.within((0, 0), (20, 20), limit=1000)) == 205
-
-
-def _middle(places: SpatialHandle) -> float:
-    apart = sorted(one.distance or 0 for one in places.nearest(HERE, 1000))
-    return apart[(len(apart) - 1) // 2]
 
 
 def test_confidence_as_of_a_moment(store: Store) -> None:

@@ -101,14 +101,6 @@ def _lose(place: Place) -> None:
         database.execute("DELETE FROM agent_memory_messages WHERE seq = 4")
 
 
-def _turn_back(place: Place) -> None:
-    place.store.move(replace(place.head(), cursors={VECTORS: 9, FACTS: 5}))
-
-
-def _append(place: Place) -> None:
-    place.memory.update("s", {"role": "user", "content": "newest"})
-
-
 PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
     "nothing": (lambda it: None, set()),
     "an entry deleted": (_lose, {"lost", "reordered", "orphaned"}),
@@ -126,8 +118,11 @@ PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
         lambda it: it.store.delete_vectors(VECTORS, session_id="s", after=8), {"vector missing"}),
     "a fact lost": (
         lambda it: it.store.delete_records(FACTS, record_id=it.fact().id), {"extractive missing"}),
-    "a cursor behind": (_turn_back, {"behind"}),
-    "a message not absorbed": (_append, {"behind", "vector missing", "extractive missing"}),
+    "a cursor behind": (
+        lambda it: it.store.move(replace(it.head(), cursors={VECTORS: 9, FACTS: 5})), {"behind"}),
+    "a message not absorbed": (
+        lambda it: it.memory.update("s", "newest"),
+        {"behind", "vector missing", "extractive missing"}),
     "a lease left": (lambda it: it.store.lease("s", "w", 60), {"leased"}),
     "a deletion begun": (lambda it: mark_deleting(it.store), {"unfinished", "due"}),
     "a user's deletion begun": (

@@ -216,13 +216,8 @@ pieces = st.one_of(
 whole = st.lists(pieces, max_size=6).map("".join)
 
 
-def searching(name: str) -> MergeCounter:
-    """A counter that looks up tokens in the file."""
-    return MergeCounter(VOCABULARIES[name], lambda: RANKS[name])
-
-
 def looking_up(name: str) -> MergeCounter:
-    counter = searching(name)
+    counter = MergeCounter(VOCABULARIES[name], lambda: RANKS[name])
     counter("an" * 40)
     return counter
 

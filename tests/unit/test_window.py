@@ -90,15 +90,10 @@ def says(entry: Entry) -> bool:
     return role_of(entry.message) in ("user", "assistant") and any(shape_of(entry.message).says)
 
 
-def whole_groups(entries: Sequence[Entry]) -> list[set[int]]:
-    """Return the seqs of the groups of calls and results that do not wait for a result."""
-    waiting = set(pending(entries))
-    return [group for group in groups_of(entries)[0] if not group & waiting]
-
-
 def legal_starts(entries: Sequence[Entry]) -> list[int]:
     """Return the seqs after which a cut splits no group and loses no pending call."""
-    groups = whole_groups(entries)
+    waiting = set(pending(entries))
+    groups = [group for group in groups_of(entries)[0] if not group & waiting]
     shown = visible(entries, was_cut=False)
     first_pending = min(pending(entries), default=len(entries) + 1)
     return [
