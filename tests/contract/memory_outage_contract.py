@@ -10,6 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
 from agent_memory.errors import StoreUnavailable
+from tests.kit import texts
 from tests.servers.sql import told_nothing
 
 SECRETS = ("s3cr3t", "tiger", "hunter2")
@@ -55,8 +56,8 @@ class MemoryOutageContract:
             head = memory.update("s", _said(12, 14))
             assert head.end == 14
             memory.update("s", _said(14, 20))
-            assert _texts(memory, "s") == [one["content"] for one in _said(0, 20)]
-            assert _texts(memory, "t") == [one["content"] for one in _said(0, 2)]
+            assert texts(memory, "s") == [one["content"] for one in _said(0, 20)]
+            assert texts(memory, "t") == [one["content"] for one in _said(0, 2)]
             assert memory.get("new").head is None
             memory.flush()
             assert memory.stats().blocks["vector"].lag == 0
@@ -77,10 +78,6 @@ def _calls(memory: AgentMemory) -> list[Callable[[], Any]]:
         lambda: memory.get("s", "And room 3?"), lambda: memory.history("s"),
         lambda: memory.pop("s"), lambda: memory.delete("t"), lambda: memory.flush("s"),
     ]  # fmt: skip
-
-
-def _texts(memory: AgentMemory, session_id: str) -> list[str]:
-    return [entry.message.text() for entry in memory.history(session_id)]
 
 
 @contextmanager

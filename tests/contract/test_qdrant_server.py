@@ -164,9 +164,6 @@ def test_who_has_the_former_embedder_after_a_rebuild(stores: list[QdrantStore]) 
     old.delete_vectors("v", owner="user:a")
 
 
-# Missing, or refused
-
-
 def test_a_server_that_is_down(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: an outage raises a driver's error, or one without the address and the setting."""
     for way in ("down", "stopped"):
@@ -280,9 +277,6 @@ def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None
         stores[0].open_vectors("v", 4, "m")
     with pytest.raises(StoreUnavailable, match="Qdrant server"):
         stores[0].search_vectors("v", "user:a", QUESTION, 3)
-
-
-# Pure functions
 
 
 def test_batches_keep_below_the_limits_of_servers() -> None:

@@ -10,6 +10,7 @@ from plugins.memory import load_memory_provider
 
 from agent_memory import AgentMemory
 from agent_memory.integrations.hermes import AgentMemoryProvider
+from tests.kit import texts
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
 
@@ -32,10 +33,6 @@ def synced(manager: MemoryManager, session: str, messages: list[dict[str, Any]])
     assert manager.flush_pending(60)
 
 
-def log(memory: AgentMemory, session: str) -> list[str]:
-    return [entry.message.text() for entry in memory.history(session)]
-
-
 def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
     """Wrong: a turn is lost or doubled, a second "yes" dropped, or another user sees a session."""
     manager = managed(memory, "s1")
@@ -44,7 +41,7 @@ def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
     synced(manager, "s1", talk)
     synced(manager, "s1", [*talk, *said("Yes.", "Done.")])
     manager.on_session_end([*talk, *said("Yes.", "Done.")])
-    assert log(memory, "hermes/s1") == [one["content"] for one in talk] + ["Yes.", "Done."]
+    assert texts(memory, "hermes/s1") == [one["content"] for one in talk] + ["Yes.", "Done."]
     manager.on_session_switch("s2", parent_session_id="s1", reset=True)
     assert "Esperanza" in manager.prefetch_all("What is my boat called?", session_id="s2")
     found = json.loads(manager.handle_tool_call("memory_read", {"query": "boat"}))
@@ -66,16 +63,16 @@ def test_nothing_is_compressed_that_is_not_durable(memory: AgentMemory, tmp_path
         {"role": "tool", "tool_call_id": "c1", "content": "a b c"},
     ]
     assert "memory_read" in manager.on_pre_compress(turn)
-    assert log(memory, "hermes/s1")[0] == "What is there?"
+    assert texts(memory, "hermes/s1")[0] == "What is there?"
     assert memory.checkpoint("hermes/s1").end == 3
     manager.on_session_switch("s2", parent_session_id="s1", reason="compression")
     shorter = [{"role": "user", "content": "[SUMMARY]"}, *turn[2:]]
     synced(manager, "s2", [*shorter, {"role": "assistant", "content": "Three files."}])
-    assert len(log(memory, "hermes/s1")) == 4
+    assert len(texts(memory, "hermes/s1")) == 4
     assert memory.head("hermes/s2") is None
     resumed = managed(memory, "s2")
     synced(resumed, "s2", [*shorter, *said("Which?", "Three files.", "Yes.", "Good.")])
-    assert log(memory, "hermes/s1")[-2:] == ["Yes.", "Good."]
+    assert texts(memory, "hermes/s1")[-2:] == ["Yes.", "Good."]
     assert provider.pre_compress_checkpoint_api_version == 2
     memory.close()
     with pytest.raises(Exception, match=r"closed|Open"):
@@ -89,7 +86,7 @@ def test_undone_turns_and_runs_of_others(memory: AgentMemory) -> None:
     synced(manager, "s1", talk)
     manager.on_session_switch("s1", rewound=True)
     synced(manager, "s1", [*talk[:2], *said("Three?", "Perhaps.")])
-    assert log(memory, "hermes/s1") == ["One?", "Yes.", "Two?", "No.", "Three?", "Perhaps."]
+    assert texts(memory, "hermes/s1") == ["One?", "Yes.", "Two?", "No.", "Three?", "Perhaps."]
     job = managed(memory, "j1", agent_context="cron")
     synced(job, "j1", said("Run the report.", "Done."))
     assert memory.head("cron/j1") is None

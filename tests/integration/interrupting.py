@@ -22,6 +22,7 @@ import typer
 
 from agent_memory import AgentMemory, Trim
 from agent_memory.testing import FakeLLM
+from tests.kit import user as text_message
 
 _HANG_SECONDS = 120
 _CHILD_SECONDS = 60
@@ -219,10 +220,6 @@ class Story:
 
 def answer(body: dict[str, Any]) -> str:
     return answer_to(str(body["messages"][-1]["content"]))
-
-
-def text_message(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def main(

@@ -218,8 +218,6 @@ def test_a_block_behind_a_proxy() -> None:
         assert [found.text for found in memory.search("rain", user_id="ada")] == ["rain all day"]
 
 
-# --- `NullMemory`: memory switched off ------------------------------------------------------------
-
 HELLO = {"role": "user", "content": "I like tea."}
 
 

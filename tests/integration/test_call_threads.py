@@ -128,8 +128,6 @@ def test_a_store_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> 
         assert one.lease("s", "another", 10)
 
 
-# --- The number of memory arenas that a process with many threads allocates -----------------------
-
 _ARENAS = """
 import ctypes, threading
 from agent_memory.core.processes import share_arenas

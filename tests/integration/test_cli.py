@@ -113,8 +113,6 @@ def test_version() -> None:
     assert run("--version").strip() == f"agent-memory {__version__}"
 
 
-# --- demo -----------------------------------------------------------------------------------------
-
 BUDGET = 400
 STRATEGIES: dict[str, Strategy] = {
     "trim": Trim(),

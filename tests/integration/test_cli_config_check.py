@@ -307,9 +307,6 @@ def test_doctor_looks_at_every_store() -> None:
     assert "support" not in named.stdout
 
 
-# --- Descriptions of a configuration's effects ----------------------------------------------------
-
-
 class Own(Strategy):
     kind: str = "own"
 

@@ -40,9 +40,6 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 COUNTER = TokenCounter()
 
 
-# --- one round ------------------------------------------------------------------------------------
-
-
 def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the model is called without recalls, or the turn is not stored."""
     fake.reply("Hello, Ada.")
@@ -116,9 +113,6 @@ def test_what_cannot_work_is_refused(
     assert memory.sessions() == []
 
 
-# --- tools ----------------------------------------------------------------------------------------
-
-
 def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a note that the model writes is lost, or stored for another user."""
     fake.call(("memory_write", {"text": "Ada drinks tea."}), content="Noted soon.")
@@ -159,9 +153,6 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
     assert [note.text for note in memory.user("ada").notes().all()] == [
         "Ada's door code is Q-7731."
     ]
-
-
-# --- rounds ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
@@ -212,9 +203,6 @@ def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
             assert sum("tool_calls" in message for message in messages) == page + 1
         said = [one.message.text() for one in memory.history("s") if one.message.role == "tool"]
         assert said == [read(page) for page in range(8)]
-
-
-# --- nothing is stored of a turn that fails -------------------------------------------------------
 
 
 class Failure(Exception):
@@ -297,9 +285,6 @@ def test_a_turn_that_fails_leaves_no_trace(
     fake.default = "Done."
     memory.completion("s", "Kept", user_id="ada", **options)
     assert [text for _, text in logged(memory)] == ["Before", "Done.", "Kept", "Done."]
-
-
-# --- at the same time -----------------------------------------------------------------------------
 
 
 def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:

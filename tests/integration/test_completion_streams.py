@@ -344,9 +344,6 @@ def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: 
         assert memory.history("s") == []
 
 
-# --- A model's stream that is stopped while another thread reads it -------------------------------
-
-
 class _Stream:
     """A stream like litellm's that counts how often its connection was closed."""
 

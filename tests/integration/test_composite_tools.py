@@ -83,9 +83,6 @@ def test_a_completion_runs_the_tools_of_all_and_clashes_are_told() -> None:
         both.tools("s", user_id="ana")
 
 
-# --- one home per session -------------------------------------------------------------------------
-
-
 def test_sessions_go_where_the_rule_says() -> None:
     """Wrong: a session is written to or read from another member than `route` names."""
     one, two = opened(), opened()
@@ -193,8 +190,6 @@ def test_pages_of_sessions_are_one_list(given_: st.DataObject) -> None:
         assert adas == sorted(ids[::2])
         assert both.sessions(limit=0) == []
 
-
-# --- deletion -------------------------------------------------------------------------------------
 
 CANARY = re.compile(rb"canary[0-9a-f]{12}")
 

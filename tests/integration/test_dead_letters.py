@@ -20,6 +20,7 @@ from agent_memory.errors import (
 from agent_memory.stores import MemoryStore
 from agent_memory.testing.watching import watched
 from tests.kit import Cut, Silent
+from tests.kit import user as say
 
 
 @dataclass
@@ -56,10 +57,6 @@ class Picky(Silent):
         for session, seq in list(self.world.taken):
             if session == scope.session_id and seq > scope.after:
                 del self.world.taken[session, seq]
-
-
-def say(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 def open_memory(world: World, store: Any, attempts: int = 3, **fields: Any) -> AgentMemory:

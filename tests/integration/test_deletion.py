@@ -433,8 +433,6 @@ def test_updates_and_deletions_of_one_session(where: str, tmp_path: Path) -> Non
         assert [one.text for one in memory.search("here", session_id="s")] == ["still here"]
 
 
-# Deleted text is not in the files either.
-
 CANARY = re.compile(rb"canary[0-9a-f]{12}")
 
 

@@ -11,9 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from agent_memory import AgentMemory, Recall, StaticMemory, VectorMemory
+from agent_memory import AgentMemory, StaticMemory, VectorMemory
 from agent_memory.operations import import_session
 from agent_memory.stores.base import Store
+from tests.integration.fact_model import texts
 from tests.kit import Silent, until, user
 
 SAID = "I am allergic to peanuts, badly."
@@ -24,10 +25,6 @@ ASKED = "Am I allergic to peanuts?"
 def memory(url: str) -> Iterator[AgentMemory]:
     with AgentMemory(store=url, blocks=[VectorMemory()], recall_timeout=60) as memory:
         yield memory
-
-
-def texts(recalls: Sequence[Recall]) -> list[str]:
-    return [one.text for one in recalls]
 
 
 def test_who_asks_before_anything_is_said_finds_it_afterwards(memory: AgentMemory) -> None:
@@ -298,8 +295,6 @@ def test_an_update_does_not_wait_for_many_messages_to_be_encoded(url: str) -> No
         goes_on.set()
         until(lambda: not memory.stats().blocks["vector"].lag)
 
-
-# --- On every store, new messages are found immediately, in other processes too -------------------
 
 FOUND = [f"user: {SAID}"]
 _ASK = """

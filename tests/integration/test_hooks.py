@@ -255,8 +255,6 @@ def test_what_bears_on_a_prompt() -> None:
     assert len(relevant_messages("deploy number well " * 2_000, given, read, 5)) == 5
 
 
-# --- as processes ---------------------------------------------------------------------------------
-
 MAIN = "from agent_memory.cli.entry import main; main()"
 
 

@@ -15,6 +15,7 @@ from agent_memory import AgentMemory, Block, FlushToLTM, NoteMemory, VectorMemor
 from agent_memory.core.records import Entry, Scope
 from agent_memory.errors import StoreUnavailable
 from tests.kit import SECONDS, Silent, until
+from tests.kit import user as said
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,10 +76,6 @@ def on_signal() -> Iterator[Callable[[Callable[[], Any]], None]]:
 
 def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGUSR1)
-
-
-def said(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @pytest.mark.parametrize("error", [Stopped, Late])

@@ -536,9 +536,6 @@ def _failure(source: Store, target: Store) -> str | None:
     return None
 
 
-# --- A deployment is unchanged after a move through every kind of database ------------------------
-
-
 @pytest.fixture
 def urls(
     tmp_path: Path, postgres_url: str, redis_url: str, mysql_url: str, mongodb_url: str

@@ -12,15 +12,11 @@ from agent_memory.stores import MemoryStore
 from tests.kit import assistant, texts, user
 
 
-def opened(url: str, **fields: Any) -> AgentMemory:
-    return AgentMemory(store=url, **fields)
-
-
 def test_a_retry_after_a_restart(url: str) -> None:
     """Wrong: a retry after a crash stores the message twice."""
-    with opened(url) as memory:
+    with AgentMemory(url) as memory:
         first = memory.update("s", user("hello"), user_id="u", key="k")
-    with opened(url) as memory:
+    with AgentMemory(url) as memory:
         assert memory.update("s", user("hello"), user_id="u", key="k") == first
         memory.update("s", assistant("hi"))
         again = memory.update("s", user("hello"), user_id="u", key="k")
@@ -32,7 +28,7 @@ def test_a_retry_after_a_restart(url: str) -> None:
 
 def test_the_same_content_is_what_is_said(url: str) -> None:
     """Wrong: a retry with a new timestamp counts as other content, or other content as a retry."""
-    with opened(url) as memory:
+    with AgentMemory(url) as memory:
         then = datetime(2024, 5, 1, tzinfo=UTC)
         memory.update("s", user("a", metadata={"x": 1, "y": 2}, created_at=then), key="k")
         same = {"metadata": {"y": 2, "x": 1}, "content": "a", "role": "user"}
@@ -46,7 +42,7 @@ def test_the_same_content_is_what_is_said(url: str) -> None:
 def test_messages_with_ids(url: str) -> None:
     """Wrong: a framework that sends its whole list each time has it stored again each time."""
     said = [user(f"m{n}", id=f"id-{n}") for n in range(5)]
-    with opened(url) as memory:
+    with AgentMemory(url) as memory:
         for count in (1, 3, 3, 5):
             head = memory.update("s", said[:count])
             assert (head.end, len(memory.history("s"))) == (count, count)
@@ -97,7 +93,7 @@ def test_keys_are_kept_as_long_as_the_setting_says(url: str) -> None:
 
 def test_a_retry_is_the_users_own(url: str) -> None:
     """Wrong: another user's retry under a known key succeeds, or shows if content is equal."""
-    with opened(url) as memory:
+    with AgentMemory(url) as memory:
         memory.update("s", user("a"), user_id="ann", key="k")
         for text in ("a", "b"):
             with pytest.raises(SessionOfAnotherUser):
@@ -106,7 +102,7 @@ def test_a_retry_is_the_users_own(url: str) -> None:
 
 def test_a_retry_is_shown_once(url: str) -> None:
     """Wrong: after a retry the context shows a message twice, or misses another process's."""
-    with opened(url) as memory, opened(url) as other:
+    with AgentMemory(url) as memory, AgentMemory(url) as other:
         memory.update("s", [user("a"), assistant("b")], key="1")
         assert [m["content"] for m in memory.get("s").to_messages()] == ["a", "b"]
         other.update("s", user("c"), key="2")
@@ -121,7 +117,7 @@ def test_a_retry_is_shown_once(url: str) -> None:
 
 def test_tools_write_once(url: str) -> None:
     """Wrong: a retried tool call stores a second note."""
-    with opened(url) as memory:
+    with AgentMemory(url) as memory:
         session = memory.session("s", "u")
         first = session.call_tool("memory_write", {"text": "Drinks tea."}, key="k")
         assert session.call_tool("memory_write", {"text": "Drinks tea."}, key="k") == first

@@ -202,8 +202,6 @@ def test_what_a_provider_lacks_becomes_text_with_a_mark() -> None:
     assert of(said)[0] == said
 
 
-# --- the AI SDK -----------------------------------------------------------------------------------
-
 LOOKS = {"toolCallId": "c1", "toolName": "look", "input": {"n": 1}}
 GIVES = {"type": "tool-result", "toolCallId": "c1", "toolName": "look"}
 UI_TOOL = {"toolCallId": "c1", "input": {"n": 1}, "state": "output-available", "output": {"n": 4}}
@@ -362,8 +360,6 @@ def test_what_was_converted_before_is_the_same(form: str, monkeypatch: pytest.Mo
                     one.clear()
                 assert context.to_messages() != messages or not messages
 
-
-# --- recognition ----------------------------------------------------------------------------------
 
 HELLO = [{"text": "hello"}]
 
@@ -841,6 +837,3 @@ def test_outputs_and_sounds_for_the_responses_api() -> None:
     sound = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
     sent = of({"role": "user", "content": [sound]}, form=RESPONSES)
     assert sent[0]["content"] == [{"type": "input_text", "text": "[audio]"}]
-
-
-# --- the rules themselves -------------------------------------------------------------------------

@@ -227,9 +227,6 @@ def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> No
     assert store.due() == []  # it is not repeated
 
 
-# Another embedding model
-
-
 @pytest.fixture(scope="module")
 def fake() -> Iterator[FakeLLM]:
     with FakeLLM() as fake:

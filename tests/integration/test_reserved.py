@@ -32,6 +32,7 @@ from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model
 from tests.kit import Silent, model_at
+from tests.kit import user as say
 
 USER = "adacanary"
 SHARED = str(shared_session("team", "t"))
@@ -75,10 +76,6 @@ class World:
             return [record for records, _ in pages for record in records]
         store = self.system if collection is SYSTEM else self.store
         return [record for name, record in store.all_records() if name == collection.name]
-
-
-def say(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
 
 
 @pytest.fixture

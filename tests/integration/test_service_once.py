@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent_memory.server.limits import Limits
 from tests.integration.serving import (
+from tests.kit import user as said
     BY_NAME,
     Service,
     fill,
@@ -34,10 +35,6 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("once")
     with serving(folder, store=f"sqlite:///{folder}/m.db") as service:
         yield service
-
-
-def said(content: str) -> dict[str, str]:
-    return {"role": "user", "content": content}
 
 
 TRIES = st.lists(st.sampled_from(["whole", "cut", "unheard"]), max_size=5)

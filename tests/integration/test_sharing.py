@@ -67,9 +67,6 @@ BAD: dict[str, Call] = {
 }
 
 
-# --- access ---------------------------------------------------------------------------------------
-
-
 def test_what_agents_share(store: Store) -> None:
     """Wrong: an agent misses another's shared messages, or sees its private ones."""
     with opened(store, VectorMemory()) as memory:
@@ -215,9 +212,6 @@ def test_what_is_refused() -> None:
         assert share.agents() == {"ann": "write"}
 
 
-# --- isolation ------------------------------------------------------------------------------------
-
-
 def told(agent: SharedMemory) -> str:
     """Return everything that an agent can read."""
     said = [
@@ -313,9 +307,6 @@ def test_pages_leave_shared_sessions_out(store: Store) -> None:
         assert memory.sessions(limit=0) == []
 
 
-# --- authorship -----------------------------------------------------------------------------------
-
-
 def test_who_wrote_it_cannot_be_forged() -> None:
     """Wrong: an agent signs with another's id, or a message loses its caller's metadata."""
     with AgentMemory(store="memory://") as memory:
@@ -332,9 +323,6 @@ def test_who_wrote_it_cannot_be_forged() -> None:
         assert log[0].message.name == "Ben"
         assert log[2].message.to_dict() == user("z", x=1, metadata={"agent": "ann"})
         assert given.metadata == {"agent": "ben", "n": 1}
-
-
-# --- whole turns ----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -400,9 +388,6 @@ def test_a_turn_from_outside_is_not_replaced_inside() -> None:
         assert memory.share("team").sessions() == []
 
 
-# --- configuration --------------------------------------------------------------------------------
-
-
 def test_what_a_configuration_grants_is_a_beginning(store: Store) -> None:
     """Wrong: opening a memory restores revoked grants, or removes later ones."""
     shares: Any = {"team": {"ann": "write", "ben": "read", "cay": "read"}, "other": {"ann": "read"}}
@@ -442,9 +427,6 @@ def test_what_a_configuration_cannot_say(shares: Any) -> None:
     """Wrong: an invalid name or access in `shares` is accepted, and fails only when it is used."""
     with pytest.raises(ConfigError, match="shares"):
         AgentMemoryConfig(shares=shares)
-
-
-# --- other interfaces -----------------------------------------------------------------------------
 
 
 def test_the_async_face() -> None:

@@ -194,8 +194,6 @@ def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int
         assert (head.start > 0) == (head.summary is not None)
 
 
-# --- anything, in any order -----------------------------------------------------------------------
-
 STEP = st.one_of(
     st.integers(1, 4).map(lambda n: ("say", n)),
     st.integers(1, 5).map(lambda n: ("pop", n)),

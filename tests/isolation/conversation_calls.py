@@ -12,8 +12,6 @@ from typing import Any
 from agent_memory import InvalidInput, operations
 from tests.isolation.acts import NOW, Act, operation
 
-# --- conversations --------------------------------------------------------------------------------
-
 
 @operation(6, "update")
 def say(act: Act) -> Any:

@@ -8,8 +8,6 @@ from agent_memory import operations
 from agent_memory.ltm_blocks.skills import Skill
 from tests.isolation.acts import WORDS, Act, operation
 
-# --- notes, values and files ----------------------------------------------------------------------
-
 
 @operation(9, "notes", "remember")
 def notes(act: Act) -> Any:
@@ -210,8 +208,6 @@ def write_shared(act: Act) -> Any:
         case _:
             return agent.update(session_id, {"role": "user", "content": text})
 
-
-# --- refused calls --------------------------------------------------------------------------------
 
 _TRESPASSES: dict[str, Callable[[Act], Any]] = {
     "update": lambda act: act.memory.update(act.victim, act.says(), user_id=act.user),

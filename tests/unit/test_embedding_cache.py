@@ -156,8 +156,6 @@ def test_an_encoder_that_returns_too_few_is_named() -> None:
     assert cached._pending == {}
 
 
-# --- The bounded cache ----------------------------------------------------------------------------
-
 KEYS = st.sampled_from("abcdef")
 STEPS = st.lists(
     st.tuples(st.just("put"), KEYS, st.integers(0, 6))
@@ -193,9 +191,6 @@ def test_least_recently_used_go(steps: list[tuple[str, str, int]], most: int, le
             wanted[key] = wanted.pop(key)
         assert list(cache.items()) == list(wanted.items())
         assert cache.total == sum(wanted.values())
-
-
-# --- Values that are made on first use ------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -181,9 +181,6 @@ def test_a_model_compares_new_facts_with_current_facts_first() -> None:
     assert not any("town 9" in line for line in lines)
 
 
-# --- Which facts may be equal, or change one another ----------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [

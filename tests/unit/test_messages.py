@@ -362,8 +362,6 @@ def test_a_raw_item_that_its_format_cannot_show_is_refused(name: str, value: obj
             Message(**view).text()
 
 
-# --- Values that JSON does not preserve, encoded so that they are ---------------------------------
-
 PLAIN = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.binary(),
     st.text(), st.just("\u0001exact"), st.just("\ud800"),

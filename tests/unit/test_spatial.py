@@ -232,8 +232,6 @@ def test_distances_are_right(points: list[tuple[float, ...]], here: tuple[float,
         assert found == pytest.approx(wanted, rel=1e-14, abs=0)
 
 
-# the index, compared with a full scan
-
 coordinates = st.one_of(
     st.integers(-4, 4).map(float),
     st.floats(-1e12, 1e12),

@@ -228,8 +228,6 @@ def test_a_date_of_a_related_fact_counts(
     assert times(finding, shown[0], shown, known)[0] == at(begin)
 
 
-# --- Dates from models, periods, and the times of findings ----------------------------------------
-
 DAY = timedelta(days=1)
 
 

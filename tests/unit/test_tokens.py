@@ -271,8 +271,6 @@ def test_a_frameworks_records_cost_nothing_and_its_thinking_does(form: str) -> N
     assert thought > answer + counter.text(_REASONS)
 
 
-# --- Token estimates of texts, pictures, sound and files ------------------------------------------
-
 ENCODINGS = ["o200k_base", "cl100k_base"]
 estimate = Estimate.count
 

@@ -276,8 +276,6 @@ def test_nothing_is_in_no_passage(parts: list[str]) -> None:
     assert found == sorted(found)
 
 
-# --- Recalled text is shown so that no line of it looks like another speaker's --------------------
-
 BREAKS = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 

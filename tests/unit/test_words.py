@@ -201,9 +201,6 @@ def test_every_day_has_periods(today: date, asked: str) -> None:
     assert period.first <= today + timedelta(days=1)
 
 
-# --- Sentences, terms, identifiers, escaping ------------------------------------------------------
-
-
 @given(texts(), texts())
 def test_sentences_lose_no_word(first: str, second: str) -> None:
     """Wrong: a word between two sentences is lost."""
@@ -289,8 +286,6 @@ def test_a_break_falls_after_a_sentence_or_a_word() -> None:
     assert text[: last_break(text, 5)] == "It is"
     assert last_break("unbreakable", 4) == 4
 
-
-# --- Detecting languages, and the forms by which words are found ----------------------------------
 
 SOME = st.frozensets(st.sampled_from(sorted(ALL_LATIN)), min_size=1)
 
