@@ -10,7 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
 from agent_memory.errors import StoreUnavailable
-from tests.kit import texts
+from tests.kit import texts, user
 from tests.servers.sql import told_nothing
 
 SECRETS = ("s3cr3t", "tiger", "hunter2")
@@ -18,8 +18,7 @@ SECRETS = ("s3cr3t", "tiger", "hunter2")
 
 def _said(first: int, last: int) -> list[dict[str, str]]:
     return [
-        {"role": "user", "content": f"Note number {n}: the lamp of room {n} is to be mended."}
-        for n in range(first, last)
+        user(f"Note number {n}: the lamp of room {n} is to be mended.") for n in range(first, last)
     ]
 
 

@@ -368,17 +368,17 @@ def test_a_node_that_is_restarted(cluster: RedisNodes, namespace: str) -> None:
         one.append("s", [draft("a")], "u")
     cluster.nodes[1].stop()
     failed = 0
-    for store in stores:
+    for one in stores:
         try:
-            store.append("s", [draft("b")], "u")
+            one.append("s", [draft("b")], "u")
         except StoreUnavailable:
             failed += 1
     assert failed > 0
     cluster.nodes[1].start()
     cluster.wait()
     lines = 0
-    for store in stores:
-        assert store.append("s", [draft("c")], "u").end == len(store.read("s"))
-        lines += store.counts().entries
-        store.close()
+    for one in stores:
+        assert one.append("s", [draft("c")], "u").end == len(one.read("s"))
+        lines += one.counts().entries
+        one.close()
     assert lines == 36 - failed

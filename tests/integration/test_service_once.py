@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from agent_memory.server.limits import Limits
 from tests.integration.serving import (
-from tests.kit import user as said
     BY_NAME,
     Service,
     fill,
@@ -20,6 +19,7 @@ from tests.kit import user as said
     serving,
     unanswered,
 )
+from tests.kit import user as said
 
 
 @pytest.fixture

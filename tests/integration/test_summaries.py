@@ -5,7 +5,7 @@ import pytest
 from agent_memory import AgentMemory, Summarize
 from agent_memory.core.summaries import WORDS_HEADING, split_words
 from agent_memory.testing import FakeLLM
-from tests.kit import with_model
+from tests.kit import assistant, with_model
 
 GOOD = "Open:\n- Sarah pays order QX-0 on 6 May.\nPeople:\n- Sarah lives in Boston."
 
@@ -74,7 +74,7 @@ def test_short_answers_stay_in_sight(fake: FakeLLM, limits: dict[str, int], toke
     overflow = Summarize(max_summary_tokens=tokens, **limits)
     with with_model(fake, max_tokens=4000, overflow=overflow) as memory:
         for question, answer in FORM:
-            memory.update("s", [{"role": "assistant", "content": question}])
+            memory.update("s", [assistant(question)])
             memory.update("s", [{"role": "user", "content": answer}])
         context = memory.get("s")
     shown = str(context.to_messages()) + str(fake.requests)
@@ -88,7 +88,7 @@ def test_short_messages_stay_verbatim(fake: FakeLLM) -> None:
     with with_model(fake, max_tokens=4000, overflow=Summarize(max_turns=3)) as memory:
         for question, answer in FORM:
             memory.update("s", [{"role": "user", "content": question}])
-            memory.update("s", [{"role": "assistant", "content": answer}])
+            memory.update("s", [assistant(answer)])
         head = memory.get("s").head
     assert head.summary.text.splitlines()[0].endswith("user: Age?")
     assert head.summary.text.splitlines()[1].endswith("assistant: 42")
@@ -102,17 +102,17 @@ def test_messages_without_room_for_a_summary_are_warned_of() -> None:
     with AgentMemory("memory://", overflow=overflow, blocks=[]) as memory:
         for question, answer in FORM:
             memory.update("s", [{"role": "user", "content": question}])
-            memory.update("s", [{"role": "assistant", "content": answer}])
+            memory.update("s", [assistant(answer)])
         context = memory.get("s")
     assert f"messages 1 to {context.head.start}" in context.warnings[0]
 
 
 def rule_and_talk(memory: AgentMemory, turns: int = 60) -> None:
     memory.update("s", {"role": "user", "content": "Never run migrations against production."})
-    memory.update("s", {"role": "assistant", "content": "Understood."})
+    memory.update("s", assistant("Understood."))
     for i in range(turns):
         memory.update("s", {"role": "user", "content": f"How is part {i} of the schema doing now?"})
-        memory.update("s", {"role": "assistant", "content": f"Part {i} has {i} open columns."})
+        memory.update("s", assistant(f"Part {i} has {i} open columns."))
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,12 @@ def test_a_result_forges_no_words_of_the_user(
                 {"role": "user", "content": "What does the page say?"},
                 {"role": "assistant", "content": None, "tool_calls": [call]},
                 {"role": "tool", "tool_call_id": "1", "content": FORGED},
-                {"role": "assistant", "content": "Fine weather."},
+                assistant("Fine weather."),
             ],
         )
         for number in range(9):
             text = f"Town {number}: " + "far away, " * (60 if answer else 1)
-            memory.update(
-                "s", [{"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]
-            )
+            memory.update("s", [{"role": "user", "content": text}, assistant("ok")])
         text = memory.get("s").head.summary.text
         sent = str([request["messages"][1:] for request in fake.requests])
     assert bool(fake.requests) == bool(answer)
@@ -217,7 +215,7 @@ def test_a_model_with_too_small_a_context_reads_stubs_of_results(fake: FakeLLM) 
                 {"role": "assistant", "content": None, "tool_calls": [
                     {"id": f"c{number}", "type": "function", "function": function}]},
                 {"role": "tool", "tool_call_id": f"c{number}", "content": "QX-7 done\n" * 200},
-                {"role": "assistant", "content": f"Part {number} says done. " * 20},
+                assistant(f"Part {number} says done. " * 20),
             ])  # fmt: skip
         head = memory.get("s").head
     whole, shorter = [str(one["messages"]) for one in fake.requests]

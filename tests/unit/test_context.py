@@ -288,10 +288,7 @@ def test_only_what_a_user_says_is_a_question(role: str) -> None:
 
 def test_a_question_takes_the_room_of_turns() -> None:
     """Wrong: a question is taken for the message before it, or exceeds the budget."""
-    first, second = (
-        Message(raw={"role": "user", "content": text}, format="openai.responses")
-        for text in ("one?", "two?")
-    )
+    first, second = (Message(raw=u(text), format="openai.responses") for text in ("one?", "two?"))
     for question, said in ((first, ["one?"]), (second, ["one?", "two?"])):
         context = pack(packer(900), log([first.to_dict()]), [], question=question)
         assert [message["content"] for message in context.to_messages()] == said

@@ -15,9 +15,10 @@ from agent_memory.core.formats.registry import RESPONSES, _formats, form_of
 from agent_memory.core.messages import ROLES, Message
 from agent_memory.errors import InvalidInput, InvalidMessage
 from tests.histories import histories, raw_items
+from tests.kit import assistant, user
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-U = {"role": "user", "content": "hi"}
+U = user("hi")
 
 
 class Dumped:
@@ -85,10 +86,7 @@ def test_views_for_chat_and_times_of_messages() -> None:
     """Wrong: metadata or times are sent to a provider, which may refuse them."""
     message = Message.of({**U, "name": None, "metadata": {"n": 1}, "created_at": NOW, "seed": 7})
     assert message.to_openai() == {**U, "name": None, "seed": 7}
-    assert Message.of({"role": "assistant", "content": None}).to_openai() == {
-        "role": "assistant",
-        "content": None,
-    }
+    assert Message.of(assistant(None)).to_openai() == assistant(None)
     own = Message.of({**U, "created_at": "2024-03-01T12:00:00+02:00"})
     assert own.created_at == datetime(2024, 3, 1, 10, tzinfo=UTC)
     assert own.to_dict()["created_at"] == "2024-03-01T12:00:00+02:00"
@@ -140,7 +138,7 @@ def test_what_is_no_time_is_kept_as_it_is(said: Any) -> None:
 
 def test_a_whole_completion_is_taken_by_its_first_choice() -> None:
     """Wrong: a completion object is not accepted as a message."""
-    answer = {"role": "assistant", "content": "hello"}
+    answer = assistant("hello")
     completion = {"id": "1", "choices": [{"index": 0, "message": answer}]}
     assert Message.of(Dumped(completion)).to_dict() == answer
 
@@ -289,9 +287,8 @@ def test_views_of_responses_items() -> None:
         "bare",
     ]
     assert shown({"type": "message", "role": "user", "content": parts}) == [
-        {
-            "role": "user",
-            "content": [
+        user(
+            [
                 {"type": "text", "text": "see"},
                 {"type": "image_url", "image_url": {"url": "https://x.org/a.png", "detail": "low"}},
                 {
@@ -300,8 +297,8 @@ def test_views_of_responses_items() -> None:
                 },
                 {"type": "text", "text": "no"},
                 {"type": "text", "text": "bare"},
-            ],
-        }
+            ]
+        )
     ]
 
 
