@@ -10,7 +10,7 @@ from agent_memory import AgentMemory, Message, NoteMemory, StaticMemory, TokenCo
 from agent_memory.integrations.costing import STRATEGIES, Bill, costs, read_chat
 from agent_memory.models.usage import Price
 from tests.integration.import_samples import write_lines
-from tests.kit import assistant, invoke, user
+from tests.kit import assistant, invoke, opened, user
 
 WORDS = "the garden gate was painted green by Ana in spring and the fence by Bo in autumn of 2021"
 SAID = [(user, assistant)[n % 2](f"{n}: {WORDS}") for n in range(60)]
@@ -70,13 +70,10 @@ def test_a_log_is_priced_by_the_command(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    with AgentMemory(
-        store=f"sqlite:///{tmp_path}/m.db",
-        blocks=[VectorMemory(), NoteMemory(), StaticMemory(facts=["Prices are in euros."])],
-        recall_timeout=60,
-    ) as opened:
-        yield opened
+def memory(url: str) -> Iterator[AgentMemory]:
+    rules = StaticMemory(facts=["Prices are in euros."])
+    with opened(url, VectorMemory(), NoteMemory(), rules) as memory:
+        yield memory
 
 
 def say(memory: AgentMemory, session: str, *texts: str) -> None:

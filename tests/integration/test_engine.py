@@ -12,14 +12,9 @@ from tests.kit import assistant, user
 
 @pytest.fixture
 def memory(url: str) -> Iterator[AgentMemory]:
-    with AgentMemory(
-        store=url,
-        max_tokens=400,
-        overflow=FlushToLTM(
-            blocks=[StaticMemory(facts=["Remote work: 3 days a week."]), VectorMemory()],
-            max_stm_ratio=0.5,
-        ),
-    ) as memory:
+    blocks = [StaticMemory(facts=["Remote work: 3 days a week."]), VectorMemory()]
+    flush = FlushToLTM(blocks=blocks, max_stm_ratio=0.5)
+    with AgentMemory(store=url, max_tokens=400, overflow=flush) as memory:
         yield memory
 
 

@@ -22,7 +22,7 @@ from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails
 from agent_memory.testing.watching import watched
-from tests.kit import SECONDS, Silent, user
+from tests.kit import SECONDS, Silent, opened, user
 
 pytestmark = pytest.mark.long
 
@@ -57,9 +57,7 @@ def converse(
 @contextmanager
 def remembering(store: Any, budget: int = LARGE) -> Iterator[AgentMemory]:
     """Open a memory with a long recall timeout: on a busy machine the first recall is slow."""
-    with AgentMemory(
-        store=store, max_tokens=budget, blocks=[VectorMemory()], recall_timeout=60.0
-    ) as memory:
+    with opened(store, VectorMemory(), max_tokens=budget) as memory:
         yield memory
 
 
@@ -289,9 +287,7 @@ def test_what_was_given_up_stops() -> None:
             assert gate.wait(SECONDS)
 
     store = watched(MemoryStore(), watch)
-    with AgentMemory(
-        store=store, blocks=[VectorMemory(name="v")], recall_timeout=SECONDS
-    ) as memory:
+    with opened(store, VectorMemory(name="v")) as memory:
         same = [{"role": "user", "content": "We had tea."} for _ in range(400)]
         memory.update("s", same, user_id="ada")
         memory.flush()

@@ -8,6 +8,7 @@ import pytest
 
 from agent_memory import AgentMemory, VectorMemory
 from tests.integration.random_histories import play
+from tests.kit import opened
 
 TALK = [
     ("user", "I am thinking about a holiday in the autumn, somewhere with few people."),
@@ -22,10 +23,8 @@ TALK = [
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[AgentMemory]:
-    with AgentMemory(
-        store=f"sqlite:///{tmp_path / 'm.db'}", max_recall_tokens=300, blocks=[VectorMemory()]
-    ) as memory:
+def memory(url: str) -> Iterator[AgentMemory]:
+    with opened(url, VectorMemory(), max_recall_tokens=300) as memory:
         said = [{"role": role, "content": content} for role, content in TALK]
         memory.update("s", said, user_id="u")
         memory.flush()

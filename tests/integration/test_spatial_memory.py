@@ -227,10 +227,8 @@ def test_confidence_as_of_a_moment(store: Store) -> None:
 
 def test_it_may_never_decay_and_a_clock_may_be_ahead(store: Store) -> None:
     """Wrong: `half_life=None` uses a default, or an observation dated ahead is not found."""
-    with AgentMemory(
-        store=store,
-        blocks=[SpatialMemory(half_life=None), SpatialMemory(name="short", half_life=DAY)],
-    ) as memory:
+    blocks = [SpatialMemory(half_life=None), SpatialMemory(name="short", half_life=DAY)]
+    with AgentMemory(store=store, blocks=blocks) as memory:
         for name in ("spatial", "short"):
             block = memory.blocks[name]
             places = block.open(Scope("ada"))
