@@ -40,8 +40,7 @@ from tests.contract.mongodb_suite import (
     texts_of,
     url,
 )
-from tests.contract.sealed_segments_contract import SealedSegmentsContract
-from tests.contract.segments_contract import SegmentsContract
+from tests.contract.segments_contract import SealedSegmentsContract, SegmentsContract
 from tests.kit import Handles
 from tests.processes import check_fork
 from tests.servers.mongodb import Link, MongoDBServer, RefusingServer

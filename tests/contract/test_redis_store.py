@@ -20,8 +20,7 @@ from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract, What
 from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.long_log_contract import LongLogContract, Steps
-from tests.contract.sealed_segments_contract import SealedSegmentsContract
-from tests.contract.segments_contract import SegmentsContract
+from tests.contract.segments_contract import SealedSegmentsContract, SegmentsContract
 from tests.kit import Handles
 from tests.processes import check_fork
 from tests.servers.line import Line

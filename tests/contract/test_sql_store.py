@@ -31,8 +31,7 @@ from tests.contract.damage_contract import DamageContract
 from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
-from tests.contract.sealed_segments_contract import SealedSegmentsContract
-from tests.contract.segments_contract import InSQL, SegmentsContract
+from tests.contract.segments_contract import InSQL, SealedSegmentsContract, SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
 

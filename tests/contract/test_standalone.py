@@ -19,9 +19,8 @@ from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.stores import EncryptedStore, Keys, MemoryStore, open_store
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.views import bm25
-from tests.contract.chat_history_contract import ChatHistoryContract
 from tests.contract.mongodb_suite import server, url
-from tests.contract.vector_index_contract import VectorIndexContract
+from tests.contract.standalone_contract import ChatHistoryContract, VectorIndexContract
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.qdrant import qdrant

@@ -297,11 +297,10 @@ def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
 
 def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
     """Wrong: a call's arguments, a raw item or a picture's URL cannot be read on."""
-    call = {"id": "c", "type": "function", "function": {"name": "save", "arguments": '{"a": "b"}'}}
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url"}]},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": "Saved."},
+        call(["c"], "save", '{"a": "b"}'),
+        result("c", "Saved."),
         {"raw": {"type": "odd", "data": "canary"}, "format": "odd"},
     ]
     memory.update("s", messages)

@@ -25,6 +25,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks import Block, ExtractiveMemory, VectorMemory
 from agent_memory.stores import MemoryStore, Store
 from agent_memory.testing import FakeLLM, watched
+from tests import histories
 from tests.kit import SECONDS, Cut, Echo, Silent, cut_at, steps_of, until, user, wait_for_calls
 
 Way = Callable[[AgentMemory, AgentMemoryConfig], None]
@@ -495,9 +496,8 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
         )
         with memory:
             sid, uid = canaries["session id"], canaries["user id"]
-            function = {"name": "f", "arguments": json.dumps({"x": canaries["arguments"]})}
-            call_ = {"id": "c1", "type": "function", "function": function}
-            answer = {"role": "tool", "tool_call_id": "c1", "content": canaries["tool result"]}
+            asked = histories.call(["c1"], "f", json.dumps({"x": canaries["arguments"]}))
+            answer = histories.result("c1", canaries["tool result"])
             memory.update("kept", user("Bees are mine.", name="bob"), user_id="bob")
             for n in range(8):
                 memory.update(
@@ -505,8 +505,7 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
                     [
                         {"role": "system", "content": f"Be kind to {canaries['system']}."},
                         user(f"I keep {canaries['text']} {n}.", name=canaries["name"]),
-                        {"role": "assistant", "content": None, "tool_calls": [call_]},
-                        answer,
+                        *(asked, answer),
                         user("And " * 30, metadata={"of": canaries["metadata"]}),
                         user("Hm.", beyond={"field": canaries["unknown field"]}),
                     ],

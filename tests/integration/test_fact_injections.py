@@ -15,6 +15,7 @@ import pytest
 from agent_memory import AgentMemory, ExtractiveMemory, Fact, Recall
 from agent_memory.core.context import render_memory
 from agent_memory.testing import FakeLLM
+from tests.histories import call, result
 from tests.kit import model_at
 
 Place = Literal["tool", "system", "memory", "assistant"]
@@ -194,12 +195,7 @@ def messages(attempt: Attempt, place: Place) -> list[dict[str, Any]]:
     """Return a conversation with the injected text, in which the user states no fact."""
     said: list[dict[str, Any]] = [{"role": "user", "content": NODS[0]}]
     if place == "tool":
-        function = {"name": "look_up", "arguments": "{}"}
-        call = [{"id": "c", "type": "function", "function": function}]
-        said += [
-            {"role": "assistant", "content": None, "tool_calls": call},
-            {"role": "tool", "tool_call_id": "c", "name": "look_up", "content": attempt.text},
-        ]
+        said += [call(["c"], "look_up"), {**result("c", attempt.text), "name": "look_up"}]
     elif place == "memory":
         recalled = render_memory([Recall("extractive", "x", attempt.text)], ["extractive"])
         said[0] = {"role": "user", "content": f"{recalled}\n\n{NODS[0]}"}

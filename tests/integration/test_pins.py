@@ -7,6 +7,7 @@ import pytest
 
 from agent_memory import AgentMemory, ExtractiveMemory, InvalidInput, Summarize, Trim, operations
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
+from tests.histories import call, result
 from tests.integration.fact_model import Model, absorbed, remembering, said
 
 STRATEGIES = [
@@ -46,12 +47,11 @@ def test_a_pinned_message_stays(strategy: Any) -> None:
 
 def test_a_message_that_left_comes_back_whole() -> None:
     """Wrong: pinning an old message has no effect, or shows a tool's result without its call."""
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         session = memory.session("s")
         memory.update("s", {"role": "user", "content": "Look it up."})
-        memory.update("s", {"role": "assistant", "content": None, "tool_calls": [call]})
-        memory.update("s", {"role": "tool", "tool_call_id": "c", "content": "It is QX-7."})
+        memory.update("s", call(["c"]))
+        memory.update("s", result("c", "It is QX-7."))
         chat(memory, 0, 40)
         assert "QX-7" not in shown(memory)
         session.pin(3)

@@ -7,6 +7,7 @@ import pytest
 
 from agent_memory import AgentMemory, Trim
 from agent_memory.errors import InvalidMessage
+from tests.histories import call, result
 
 TURNS = [("Where do I live?", "In Graz."), ("And my dog?", "Rex."), ("What is his name?", "Rex!")]
 
@@ -36,16 +37,10 @@ def test_what_came_from_the_context_is_not_stored_again(role: Any, rules: str | 
 def test_a_long_question_and_tool_calls_are_stored_whole() -> None:
     """Wrong: a message that the context shortened is stored shortened."""
     question = "Compare these: " + "many words " * 2000
-    function = {"name": "f", "arguments": "{}"}
-    call = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-    }
     with AgentMemory("memory://", max_tokens=1000, overflow=Trim(), blocks=[]) as memory:
         for _ in range(2):
             messages = memory.get("s", question, user_id="ana").to_messages()
-            messages += [call, {"role": "tool", "tool_call_id": "c1", "content": "1"}]
+            messages += [call(["c1"], "f"), result("c1", "1")]
             memory.update("s", [*messages, {"role": "assistant", "content": "a"}], user_id="ana")
         stored = said(memory)
     assert [role for role, _ in stored] == ["user", "assistant", "tool", "assistant"] * 2

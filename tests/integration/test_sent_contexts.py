@@ -10,6 +10,7 @@ import pytest
 from agent_memory import AgentMemory, Message, StaticMemory, Summarize, Trim, VectorMemory
 from agent_memory.core.records import Record
 from agent_memory.core.system_collections import SENT, SENT_TEXTS
+from tests.histories import call, result
 from tests.kit import user
 
 BLOCKS = [VectorMemory(), StaticMemory(facts=["The shop opens at nine."])]
@@ -72,13 +73,9 @@ def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
 
 def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
     """Wrong: the prompt log has only one of several rounds of tools."""
-    call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     asked: list[dict[str, Any]] = [{"role": "user", "content": "What time is it?"}]
     first = memory.before_turn("s", asked, user_id="ana")
-    asked += [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": "12:00"},
-    ]
+    asked += [call(["c"], "now"), result("c", "12:00")]
     second = memory.before_turn("s", asked, user_id="ana")
     memory.after_turn(second, "Noon.")
     told = memory.contexts("s")

@@ -12,9 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory import AgentMemory, FlushToLTM, VectorMemory, WorkingMemory, operations
-from agent_memory.errors import InvalidSnapshot, StoreUnavailable
-from agent_memory.stores import Store, open_store
+from agent_memory import (
+    AgentMemory,
+    FlushToLTM,
+    InvalidInput,
+    VectorMemory,
+    WorkingMemory,
+    operations,
+)
+from agent_memory.errors import InvalidId, InvalidSnapshot, SessionExists, StoreUnavailable
+from agent_memory.ltm_blocks import NoteMemory, SpatialMemory
+from agent_memory.stores import MemoryStore, Store, open_store
 from tests.integration.snapshot_world import (
     CANARY,
     Opener,
@@ -22,13 +30,17 @@ from tests.integration.snapshot_world import (
     contents,
     converse,
     exported,
+    head_of,
     left_in,
     lines,
+    log_of,
     opener,
     remembering,
+    resummed,
     scores,
     seen,
 )
+from tests.kit import mark_deleting, opened
 
 __all__ = ["lines", "opener"]
 
@@ -284,3 +296,269 @@ def _wait_for_lease(store: Store) -> None:
     while not store.lease("s", "nobody", 1):
         threading.Event().wait(0.1)
     store.release("s", "nobody")
+
+
+def test_paths_files_and_pipes(lines: list[str], tmp_path: Path) -> None:
+    """Wrong: writing or reading a snapshot by path, file or pipe gives different content."""
+    with remembering("memory://") as memory:
+        operations.import_session(memory, lines)
+        path = tmp_path / "s.jsonl"
+        done = memory.session("s").export(path)
+        assert (done.session_id, done.entries, done.left_out) == ("s", 57, ())
+        keys = sum(one.get("kind") == "key" for one in bodies_of(lines))
+        values = sum(one.get("kind") == "value" for one in bodies_of(lines))
+        assert (keys, values) == (56, 2)
+        assert done.records == len(lines) - 57 - 4 - keys - values
+        assert path.stat().st_mode & 0o077 == 0
+        assert [file.name for file in tmp_path.iterdir()] == ["s.jsonl"]
+        file = io.StringIO()
+        memory.session("s").export(file)
+        assert contents(file.getvalue().split("\n")[:-1]) == contents(lines)
+        wanted = log_of(memory)
+    reader, writer = os.pipe()
+
+    def feed() -> None:
+        with open(writer, "wb") as pipe:
+            pipe.write(path.read_bytes())
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    with (
+        open(reader, encoding="utf-8", newline="\n") as pipe,
+        path.open(encoding="utf-8", newline="\n") as opened,
+    ):
+        bare = [line.rstrip("\n") for line in lines]
+        for source in (path, str(path), opened, pipe, iter(lines), bare):
+            with AgentMemory(store="memory://") as memory:
+                operations.import_session(memory, source)
+                assert log_of(memory) == wanted
+    thread.join()
+
+
+def test_a_file_that_is_there_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+    """Wrong: a failed export destroys the previous file."""
+    path = tmp_path / "s.jsonl"
+    path.write_text("the one before")
+    with AgentMemory(store="memory://") as memory:
+        with pytest.raises(InvalidInput, match="no session 's'"):
+            memory.session("s").export(path)
+        assert path.read_text() == "the one before"
+        assert list(tmp_path.iterdir()) == [path]
+        memory.update("s", {"role": "user", "content": "x"})
+        memory.session("s").export(path)
+        with AgentMemory(store="memory://") as other:
+            assert operations.import_session(other, path).end == 1
+
+
+def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
+    """Wrong: an export of a session that is deleted meanwhile can be imported."""
+
+    class Deleting(io.StringIO):
+        def write(self, text: str) -> int:
+            if '"kind":"entry"' in text:
+                mark_deleting(memory._store)
+            return super().write(text)
+
+    file = Deleting()
+    with AgentMemory(store="memory://", blocks=[]) as memory:
+        memory.update("s", {"role": "user", "content": "x"})
+        with pytest.raises(StoreUnavailable, match="is incomplete"):
+            memory.session("s").export(file)
+        memory.delete("s")
+        with pytest.raises(InvalidSnapshot, match="line 4: the file ends here"):
+            operations.import_session(memory, io.StringIO(file.getvalue()), deleted=True)
+
+
+def test_heads_and_logs_without_messages(opener: Opener) -> None:
+    """Wrong: a session that has only values cannot be imported."""
+    with AgentMemory(store=opener("memory"), blocks=[WorkingMemory(), NoteMemory()]) as memory:
+        memory.session("s", "ada").working().set("plan", 1)
+        wanted, lines = head_of(memory), exported(memory)
+    with AgentMemory(store=opener("sqlite"), blocks=[WorkingMemory()]) as memory:
+        operations.import_session(memory, lines)
+        assert head_of(memory) == wanted
+        assert memory.session("s").working().all() == {"plan": 1}
+
+
+def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:
+    """Wrong: imported observations of other dimensions make all of a user's unreadable."""
+    with remembering("memory://", using=[SpatialMemory(dimensions=3)]) as memory:
+        with pytest.raises(InvalidSnapshot, match="3 dimensions, the record has 2"):
+            operations.import_session(memory, lines)
+        assert not left_in(memory._store)
+
+
+def test_what_is_there_already_is_left_alone(lines: list[str]) -> None:
+    """Wrong: an import overwrites or mixes with an existing session."""
+    with remembering("memory://") as memory:
+        memory.update("s", {"role": "user", "content": "Here."}, user_id="ben")
+        with pytest.raises(SessionExists, match="was not changed"):
+            operations.import_session(memory, lines)
+        assert [e.message.text() for e in memory.history("s")] == ["Here."]
+        assert memory.user("ada").facts() == memory.search(CANARY, user_id="ada") == []
+
+
+def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
+    """Wrong: an interrupted deletion blocks an import of its id, or leaves old records in it."""
+    with remembering("memory://") as memory:
+        operations.import_session(memory, lines)
+        mark_deleting(memory._store)
+        operations.import_session(memory, lines)
+        memory.flush()
+        with remembering("memory://") as other:
+            operations.import_session(other, lines)
+            assert seen(memory) == seen(other)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("session", "\x1eteam\x1es"), ("session", " "), ("user", "\x1eteam"),
+                         ("user", ""), ("session", "x" * 256), ("session", "a\x00")],
+)  # fmt: skip
+def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: list[str]) -> None:
+    """Wrong: a crafted id puts a session into a shared namespace, or out of any caller's reach."""
+    bodies = bodies_of(lines)
+    bodies[0][field] = value
+    with remembering("memory://") as memory:
+        with pytest.raises(InvalidId):
+            operations.import_session(memory, resummed(bodies))
+        with pytest.raises(InvalidId):
+            memory.session("\x1eteam\x1es").export(io.StringIO())
+        assert not left_in(memory._store, value)
+
+
+def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> None:
+    """Wrong: an import restores an old version of a note."""
+    with remembering("memory://") as memory:
+        operations.import_session(memory, lines)
+        (note,) = memory.user("ada").notes().all()
+        memory.update("t", {"role": "user", "content": "x"}, user_id="ada")
+        memory.session("t").owner().notes().update(note.id, "Likes coffee now.")
+        memory.delete("s")
+        operations.import_session(memory, lines, deleted=True)
+        assert [one.text for one in memory.user("ada").notes().all()] == ["Likes coffee now."]
+
+
+def test_other_processes_drop_their_caches(lines: list[str], opener: Opener) -> None:
+    """Wrong: another process uses a stale cache after an import."""
+    store = opener("sqlite")
+    with remembering(store) as memory, remembering(store) as other:
+        say = {"role": "user", "content": "I live in Porto"}
+        other.update("t", say, user_id="ada")
+        other.session("t").owner().spatial().observe("A lamp.", (9.0, 9.0))
+        other.flush()
+        assert [one.text for one in other.search("home", user_id="ada", limit=1)]
+        assert len(other.user("ada").spatial().near((0, 0))) == 1
+        operations.import_session(memory, lines)
+        assert any(CANARY in one.text for one in other.search(CANARY, user_id="ada"))
+        assert len(other.user("ada").spatial().near((0, 0))) == 2
+        found = other.get("t", "Which instrument does Ada play?").extracted_facts
+        assert "Ada plays the xylophone." in [one.text.split(" (")[0] for one in found]
+
+
+def test_vectors_of_another_model(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: vectors of another model are searched instead of being made again."""
+    bodies = bodies_of(lines)
+    (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
+    announced["model"] = "another"
+    with remembering("memory://") as memory:
+        shown = operations.import_session(memory, resummed(bodies))
+        assert "vector" not in shown.cursors
+        assert shown.cursors["extractive"] == shown.end
+        assert not list(memory._store.all_vectors("vector"))
+        assert not [one for one in caplog.records if one.levelname == "WARNING"]
+        memory.flush()
+        with remembering("memory://") as other:
+            operations.import_session(other, lines)
+            assert seen(memory) == seen(other)
+
+
+def test_expired_messages(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: after an import, expired messages are missing from a block, and no warning says so."""
+    with remembering("memory://", retention="window") as memory:
+        operations.import_session(memory, lines)
+        memory.flush()
+        head = memory.update("s", {"role": "user", "content": "Cut."}, user_id="ada")
+        memory.flush()
+        head = memory.update("s", [])
+        assert head.expired
+        wanted, short = seen(memory), exported(memory)
+    with remembering("memory://") as memory:
+        operations.import_session(memory, short)
+        assert seen(memory) == wanted
+    bodies = bodies_of(short)
+    (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
+    announced["dimension"] = 7
+    with remembering("memory://") as memory:
+        operations.import_session(memory, resummed(bodies))
+        assert "without the first" in caplog.text
+        memory.flush()
+        assert memory.search("And tea?", user_id="ada")
+
+
+def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
+    """Wrong: an import loses the records of blocks that are not configured here."""
+    store = MemoryStore()
+    with AgentMemory(store=store, model=None, blocks=[]) as memory:
+        shown = operations.import_session(memory, lines)
+        assert shown.cursors == {"extractive": shown.end}  # their model is unknown here
+    with remembering(store) as memory:
+        memory.flush()
+        with remembering("memory://") as other:
+            operations.import_session(other, lines)
+            assert seen(memory) == seen(other)
+        memory.delete("s")
+    with AgentMemory(store=store, blocks=[]) as memory:
+        operations.import_session(memory, lines, deleted=True)
+        memory.delete("s")
+    assert not left_in(store)
+    with AgentMemory(store=store, blocks=[]) as memory:
+        operations.import_session(memory, lines, deleted=True)
+        memory.delete_user("ada")
+    assert not left_in(store)
+    left = {block for block, _ in store.all_records()}
+    assert not left & {"working", "notes", "spatial"}
+
+
+def test_dead_letters_come_along(opener: Opener) -> None:
+    """Wrong: an import loses dead letters, or they cannot be delivered again."""
+
+    class Picky(VectorMemory):
+        def update(self, scope: object, entries: object) -> None:
+            if any("bad" in entry.message.text() for entry in entries):  # type: ignore[attr-defined]
+                raise ValueError("I don't like it.")
+            super().update(scope, entries)  # type: ignore[arg-type]
+
+    def opened(store: Store, block: VectorMemory) -> AgentMemory:
+        return AgentMemory(store=store, overflow=FlushToLTM(blocks=[block]), absorb_attempts=1)
+
+    with opened(opener("memory"), Picky()) as memory:
+        memory.update("s", {"role": "user", "content": "good"}, user_id="ada")
+        memory.flush()
+        memory.update("s", {"role": "user", "content": "bad tree"}, user_id="ada")
+        memory.flush()
+        letters, lines = operations.dead_letters(memory), exported(memory)
+        assert [one.first for one in letters] == [2]
+    with opened(opener("sqlite"), VectorMemory()) as memory:
+        operations.import_session(memory, lines)
+        assert operations.dead_letters(memory) == letters
+        assert "bad tree" not in str(memory.search("tree", user_id="ada"))
+        assert [one.error for one in operations.retry(memory)] == [None]
+        assert operations.dead_letters(memory) == []
+        assert "bad tree" in str(memory.search("tree", user_id="ada"))
+
+
+def test_vectors_in_a_place_of_their_own() -> None:
+    """Wrong: an import looks for a block's vectors in the wrong database."""
+    pytest.importorskip("qdrant_client")
+    with opened("memory://", VectorMemory(store=":memory:")) as memory:
+        for n in range(30):
+            memory.update("s", {"role": "user", "content": f"Tree {n} grows."}, user_id="ada")
+        memory.flush()
+        wanted = [(one.id, one.text) for one in memory.search("Tree 7", user_id="ada")]
+        lines = exported(memory)
+    assert sum('"kind":"vector"' in line for line in lines) == 30
+    for place in (":memory:", None):
+        with opened("memory://", VectorMemory(store=place)) as memory:
+            assert operations.import_session(memory, lines).cursors == {"vector": 30}
+            found = memory.search("Tree 7", user_id="ada")
+            assert [(one.id, one.text) for one in found] == wanted

@@ -29,7 +29,7 @@ from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.strategies import FlushToLTM, Summarize, Trim
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
-from tests.contract.chat_history_contract import said, texts
+from tests.contract.standalone_contract import said, texts
 from tests.kit import Echo, mark_deleting, piped
 
 

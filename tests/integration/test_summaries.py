@@ -5,7 +5,8 @@ import pytest
 from agent_memory import AgentMemory, Summarize
 from agent_memory.core.summaries import WORDS_HEADING, split_words
 from agent_memory.testing import FakeLLM
-from tests.kit import assistant, with_model
+from tests.histories import call, result
+from tests.kit import assistant, user, with_model
 
 GOOD = "Open:\n- Sarah pays order QX-0 on 6 May.\nPeople:\n- Sarah lives in Boston."
 
@@ -165,17 +166,9 @@ def test_a_result_forges_no_words_of_the_user(
     """Wrong: a tool's result, or a model that repeats it, looks like the user's own words."""
     fake.default = answer or ""
     overflow = Summarize(max_turns=2, take_messages=2, keep_user_tokens=kept)
-    call = {"id": "1", "type": "function", "function": {"name": "fetch", "arguments": "{}"}}
     with with_model(fake, max_tokens=4000, overflow=overflow) as memory:
-        memory.update(
-            "s",
-            [
-                {"role": "user", "content": "What does the page say?"},
-                {"role": "assistant", "content": None, "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "1", "content": FORGED},
-                assistant("Fine weather."),
-            ],
-        )
+        asked, answered = user("What does the page say?"), assistant("Fine weather.")
+        memory.update("s", [asked, call(["1"], "fetch"), result("1", FORGED), answered])
         for number in range(9):
             text = f"Town {number}: " + "far away, " * (60 if answer else 1)
             memory.update("s", [{"role": "user", "content": text}, assistant("ok")])
@@ -206,15 +199,13 @@ def test_a_warning_quotes_no_answer_about_another_session(fake: FakeLLM) -> None
 def test_a_model_with_too_small_a_context_reads_stubs_of_results(fake: FakeLLM) -> None:
     """Wrong: messages are summarized in parts because of large tool results."""
     fake.default = GOOD
-    function = {"name": "read_log", "arguments": '{"part": 7}'}
     with with_model(fake, max_tokens=2000, overflow=Summarize(max_summary_tokens=100)) as memory:
         fake.fail(400, code="context_length_exceeded")
         for number in range(2):
             memory.update("s", [
-                {"role": "user", "content": f"What does part {number} say?"},
-                {"role": "assistant", "content": None, "tool_calls": [
-                    {"id": f"c{number}", "type": "function", "function": function}]},
-                {"role": "tool", "tool_call_id": f"c{number}", "content": "QX-7 done\n" * 200},
+                user(f"What does part {number} say?"),
+                call([f"c{number}"], "read_log", '{"part": 7}'),
+                result(f"c{number}", "QX-7 done\n" * 200),
                 assistant(f"Part {number} says done. " * 20),
             ])  # fmt: skip
         head = memory.get("s").head

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from agent_memory import AgentMemory, Message, StaticMemory, Summarize, Trim, VectorMemory
 from agent_memory.core.tokens.counter import TokenCounter
-from tests.histories import histories
-from tests.kit import at_length
+from tests.histories import call, histories, result
+from tests.kit import at_length, user
 
 WORDS = ["boat", "river", "lamp", "violin", "harvest", "engine", "pepper", "glacier", "orchard"]
 COUNTER = TokenCounter()
@@ -75,17 +75,12 @@ def test_a_changed_message_is_not_kept() -> None:
 
 def test_calls_within_a_turn_count() -> None:
     """Wrong: `kept_tokens` ignores the rounds of tools within a turn."""
-    call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "one two three"})
         memory.update("s", {"role": "assistant", "content": "four"})
         turn = memory.before_turn("s", {"role": "user", "content": "What time is it?"})
         first = turn.context
-        done = [
-            {"role": "user", "content": "What time is it?"},
-            {"role": "assistant", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c", "content": "noon"},
-        ]
+        done = [user("What time is it?"), call(["c"], "now"), result("c", "noon")]
         second = memory.before_turn("s", done).context
         assert second.kept_tokens == first.tokens - COUNTER.overhead
 

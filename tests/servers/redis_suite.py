@@ -88,12 +88,7 @@ def store(server: RedisServer) -> Iterator[RedisStore]:
         yield store
 
 
-class RedisContract(
-    Handles,
-    StoreContract,
-    ImportContract,
-    WholeDeletionContract,
-):
+class RedisContract(Handles, StoreContract, ImportContract, WholeDeletionContract):
     """Contract of a `RedisStore` on the server at `url`."""
 
     @pytest.fixture

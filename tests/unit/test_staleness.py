@@ -139,10 +139,7 @@ def test_old_facts_age_by_their_category() -> None:
     assert Stale(fact, "old").of is None
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"max_age": timedelta()}, {"max_age": "-P1D"}, {"age": 1}],
-)
+@pytest.mark.parametrize("wrong", [{"max_age": timedelta()}, {"max_age": "-P1D"}, {"age": 1}])
 def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
     """Wrong: a misspelt limit, or one that hides all facts, is accepted."""
     with pytest.raises(InvalidSetting):
