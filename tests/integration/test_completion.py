@@ -297,10 +297,7 @@ def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake:
         if said["role"] == "tool":
             return f"Sum: {said['content']}"
         number = int(said["content"])
-        function = {"name": "add", "arguments": json.dumps({"a": number})}
-        return {"content": None, "tool_calls": [
-            {"id": f"call_{number}", "type": "function", "function": function}
-        ]}  # fmt: skip
+        return call([f"call_{number}"], "add", json.dumps({"a": number}))
 
     fake.default = answer
     together([partial(memory.completion, "s", str(n), tools=[add]) for n in range(4)])

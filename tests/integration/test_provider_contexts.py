@@ -22,6 +22,7 @@ from agent_memory.core.formats.exact import read
 from agent_memory.core.formats.registry import ANTHROPIC, CHAT, CONVERSE, GOOGLE, RESPONSES
 from agent_memory.errors import InvalidContext, InvalidMessage
 from agent_memory.testing import check_context
+from tests.histories import call, result
 from tests.integration.checked_contexts import checked, sdk_object
 from tests.provider_logs import PNG, SHAPES, Logs
 
@@ -302,13 +303,11 @@ def test_the_ai_sdk_takes_its_contexts() -> None:
     pdf = {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0="}}
     thinks = {"role": "assistant", "content": [{"type": "reasoning", "text": "hm"},
                                                {"type": "text", "text": "So."}]}  # fmt: skip
-    function = {"name": "look", "arguments": '{"n": 1}'}
-    calls = [{"id": "c1", "type": "function", "function": function}]
     log = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [link, pdf, {"type": "input_audio", "input_audio": {}}]},
-        {"role": "assistant", "content": None, "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "c1", "name": "look", "content": "4"},
+        call(["c1"], "look", '{"n": 1}'),
+        {**result("c1", "4"), "name": "look"},
         thinks,
         {"role": "assistant", "parts": UI_STEPS},
         "Thanks",
@@ -779,9 +778,8 @@ def test_litellms_signed_thinking_is_sent_only_until_the_turn_is_answered() -> N
     assert of("How many?", unsigned, "Sure?")[1] == unsigned
 
 
-TOOL = {"role": "tool", "tool_call_id": "c", "content": "4"}
-CALL = {"role": "assistant", "content": None, "tool_calls": [
-    {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}  # fmt: skip
+TOOL = result("c", "4")
+CALL = call(["c"], "f")
 FC = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 OUT = {"type": "function_call_output", "call_id": "c", "output": "4"}
 

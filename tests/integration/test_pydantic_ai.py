@@ -25,6 +25,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from agent_memory.integrations.pydantic_ai import AgentMemoryConversationStore, AgentMemoryHistory
+from tests.histories import call, result
 from tests.kit import texts
 
 
@@ -133,13 +134,11 @@ def test_a_history_that_a_run_is_given_is_not_stored_again(memory: AgentMemory) 
 
 def test_a_chat_message_comes_back_from_the_format() -> None:
     """Wrong: the chat for other formats lacks calls and their results."""
-    function = {"name": "weather", "arguments": '{"city": "Rome"}'}
-    calls: Any = [{"id": "c", "type": "function", "function": function}]
     for view in (
         {"role": "user", "content": "hi"},
         {"role": "system", "content": "be kind"},
-        {"role": "assistant", "content": None, "tool_calls": calls},
-        {"role": "tool", "content": "sunny", "tool_call_id": "c"},
+        call(["c"], "weather", '{"city": "Rome"}'),
+        result("c", "sunny"),
     ):
         raw = from_chat(view)
         (again,) = ModelMessagesTypeAdapter.dump_python(

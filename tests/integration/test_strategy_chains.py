@@ -65,10 +65,9 @@ def logged(turns: Sequence[tuple[int, list[list[int]], int]]) -> Iterator[list[J
         for results in steps:
             seq += 1
             ids = [f"c{seq}-{place}" for place in range(len(results))]
-            function = {"name": "look", "arguments": f'{{"at": "m{seq}x"}}'}
-            calls = [{"id": one, "type": "function", "function": function} for one in ids]
+            calls = histories.call(ids, "look", f'{{"at": "m{seq}x"}}')
             said = f"m{seq}x" if seq % 3 else None  # text next to the calls
-            messages: list[Json] = [{"role": "assistant", "content": said, "tool_calls": calls}]
+            messages: list[Json] = [{**calls, "content": said}]
             for one, words in zip(ids, results, strict=True):
                 seq += 1
                 messages.append({"role": "tool", "tool_call_id": one, "content": text(words)})
