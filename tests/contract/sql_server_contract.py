@@ -17,7 +17,7 @@ from tests.contract.damage_contract import DamageContract
 from tests.contract.grouping_contract import GroupingContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract, Steps
-from tests.contract.segments_contract import InSQL, SealedSegmentsContract, SegmentsContract
+from tests.contract.segments_contract import InSQL, SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.processes import check_fork, check_writers
 from tests.servers.sql import Served, ServerFixtures, finished, line_to, opened, scheme_of, started
@@ -34,12 +34,10 @@ DEADLOCKS = {
 }
 
 
-class ServerContract(
+class SQLContract(
     InSQL,
-    ServerFixtures,
     StoreContract,
     SegmentsContract,
-    SealedSegmentsContract,
     LongLogContract,
     ClockContract,
     ImportContract,
@@ -47,6 +45,10 @@ class ServerContract(
     GroupingContract,
     WholeDeletionContract,
 ):
+    """`SQLStore` keeps the contract."""
+
+
+class ServerContract(ServerFixtures, SQLContract):
     """`SQLStore` on a server keeps the contract with concurrent writers."""
 
     schemes: tuple[str, ...]

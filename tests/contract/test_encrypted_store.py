@@ -168,9 +168,7 @@ def test_without_the_keys_messages_stay_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a process without keys moves cursors past encrypted messages, or prevents later work.
-
-    Or: it cuts their window, or its search does not mention them.
-    """
+    Or it cuts their window, or its search does not mention them."""
     monkeypatch.setenv("K", f"k:{base64.b64encode(SECRET).decode()}")
     url, why = f"sqlite:///{tmp_path}/memory.db", "'s' is encrypted. Give the memory its keys"
     given: dict[str, Any] = {"store": url, "blocks": [VectorMemory()]}
@@ -193,10 +191,8 @@ def test_without_the_keys_messages_stay_pending(
 def test_without_the_keys_a_failure_does_not_prevent_later_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong: a process without keys stores its failure as plain text.
-
-    Processes with keys refuse to read it, and no longer absorb the session.
-    """
+    """Wrong: a process without keys stores its failure as plain text. Processes with keys refuse to
+    read it, and no longer absorb the session."""
 
     def fail(block: VectorMemory, scope: Scope, entries: Sequence[Entry]) -> None:
         raise Undecryptable("Give the memory its keys.")
@@ -237,10 +233,8 @@ def test_records_cannot_be_read_without_the_keys(
 
 
 def test_a_lost_key_makes_only_its_own_data_unreadable() -> None:
-    """Wrong: no user can write notes or list sessions after one key is lost.
-
-    Or: a worker cannot read the engine's notes, which a process without keys may have written.
-    """
+    """Wrong: no user can write notes or list sessions after one key is lost. Or a worker cannot
+    read the engine's notes, which a process without keys may have written."""
     inner, blocks = MemoryStore(), [NoteMemory(), VectorMemory()]
     for key_id, user in (("old", "ana"), ("new", "bo")):
         keys = Keys({"old": SECRET, "new": LATER}, key_id)

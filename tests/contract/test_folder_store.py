@@ -28,7 +28,7 @@ from agent_memory.testing.contract import draft, for_words, record, units, worde
 from tests.contract.clock_contract import ClockContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.long_log_contract import LongLogContract
-from tests.contract.segments_contract import SealedSegmentsContract, SegmentsContract
+from tests.contract.segments_contract import SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
 from tests.processes import check_fork
@@ -38,7 +38,6 @@ class TestFolderStore(
     Handles,
     StoreContract,
     SegmentsContract,
-    SealedSegmentsContract,
     LongLogContract,
     ClockContract,
     ImportContract,

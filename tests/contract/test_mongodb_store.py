@@ -40,7 +40,7 @@ from tests.contract.mongodb_suite import (
     texts_of,
     url,
 )
-from tests.contract.segments_contract import SealedSegmentsContract, SegmentsContract
+from tests.contract.segments_contract import SegmentsContract
 from tests.kit import Handles
 from tests.processes import check_fork
 from tests.servers.mongodb import Link, MongoDBServer, RefusingServer
@@ -54,7 +54,6 @@ class TestMongoDB(
     Handles,
     StoreContract,
     SegmentsContract,
-    SealedSegmentsContract,
     DamageContract,
     ClockContract,
     ImportContract,

@@ -20,7 +20,7 @@ from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract, What
 from tests.contract.grouping_contract import GroupingContract, refusing
 from tests.contract.long_log_contract import LongLogContract, Steps
-from tests.contract.segments_contract import SealedSegmentsContract, SegmentsContract
+from tests.contract.segments_contract import SegmentsContract
 from tests.kit import Handles
 from tests.processes import check_fork
 from tests.servers.line import Line
@@ -39,14 +39,7 @@ def key_of(store: Store, collection: str, kind: str) -> str:
     return kernel_of(store).keys(collection)[KINDS.index(kind)]
 
 
-class TestRedis(
-    RedisContract,
-    SegmentsContract,
-    SealedSegmentsContract,
-    ClockContract,
-    DamageContract,
-    GroupingContract,
-):
+class TestRedis(RedisContract, SegmentsContract, ClockContract, DamageContract, GroupingContract):
     """`RedisStore` keeps the contract."""
 
     by_server = True

@@ -24,15 +24,9 @@ from agent_memory.stores.sql import sqlite, sqlite_file
 from agent_memory.stores.sql.migrations import FIRST, TABLES, migrate, stored_version, table_name
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.tables import FILE, source
-from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft, for_words, stored, together, worded
-from tests.contract.clock_contract import ClockContract
-from tests.contract.damage_contract import DamageContract
-from tests.contract.grouping_contract import GroupingContract
-from tests.contract.import_contract import ImportContract
-from tests.contract.long_log_contract import LongLogContract, Steps
-from tests.contract.segments_contract import InSQL, SealedSegmentsContract, SegmentsContract
-from tests.contract.whole_deletion_contract import WholeDeletionContract
+from tests.contract.long_log_contract import Steps
+from tests.contract.sql_server_contract import SQLContract
 from tests.kit import Handles
 
 
@@ -41,19 +35,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "memory.db"
 
 
-class TestSQLite(
-    InSQL,
-    Handles,
-    StoreContract,
-    SegmentsContract,
-    SealedSegmentsContract,
-    LongLogContract,
-    ClockContract,
-    ImportContract,
-    DamageContract,
-    GroupingContract,
-    WholeDeletionContract,
-):
+class TestSQLite(Handles, SQLContract):
     """`SQLStore` on a SQLite file keeps the contract."""
 
     @pytest.fixture

@@ -75,10 +75,8 @@ def test_a_file_that_is_gone_is_told(
     store: SQLStore,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Wrong: updates to a file that was moved or deleted are acknowledged, and lost.
-
-    Or: the service's log does not name the cause.
-    """
+    """Wrong: updates to a file that was moved or deleted are acknowledged, and lost. Or the
+    service's log does not name the cause."""
     store.append("s", [draft("a")])
     calls: list[Callable[[], object]] = [
         lambda: store.append("s", [draft("b")]),
@@ -214,10 +212,8 @@ def test_what_was_acknowledged_is_there_once_the_file_is_put_back(
 @POSIX
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_log_without_its_file_is_not_discarded(path: Path, empty: bool) -> None:
-    """Wrong: a new file is created beside the log of a moved one, and its last writes are lost.
-
-    Or: `doctor` or `backup` opens an empty file beside the log, which discards the log.
-    """
+    """Wrong: a new file is created beside the log of a moved one, and its last writes are lost. Or
+    `doctor` or `backup` opens an empty file beside the log, which discards the log."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
     _move(path)

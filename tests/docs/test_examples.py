@@ -233,10 +233,8 @@ def is_there(module: str) -> bool:
 
 @pytest.mark.parametrize("name", [name for name in FRAMEWORKS if is_there(FRAMEWORKS[name][0])])
 def test_example_of_a_framework(name: str, tmp_path: Path) -> None:
-    """Wrong: an example fails without key and network, or prints something else.
-
-    `python -m tests.frameworks` runs those of all frameworks.
-    """
+    """Wrong: an example fails without key and network, or prints something else. `python -m
+    tests.frameworks` runs those of all frameworks."""
     _, expected = FRAMEWORKS[name]
     quiet = {"CREWAI_DISABLE_TELEMETRY": "true", "OTEL_SDK_DISABLED": "true"}
     home = {"HERMES_HOME": str(tmp_path), "HAYSTACK_TELEMETRY_ENABLED": "false"}

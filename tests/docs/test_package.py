@@ -96,10 +96,8 @@ def test_type_checkers_see_the_same_names() -> None:
 
 @pytest.mark.parametrize("name", ["strategies", "ltm_blocks"])
 def test_top_level_links(name: str) -> None:
-    """Wrong: a link at the top of the tree is absolute, or leads elsewhere.
-
-    In a clone without symbolic links it is a file that names its target.
-    """
+    """Wrong: a link at the top of the tree is absolute, or leads elsewhere. In a clone without
+    symbolic links it is a file that names its target."""
     link = ROOT / name
     if link.is_symlink():
         assert link.readlink() == Path("agent_memory") / name

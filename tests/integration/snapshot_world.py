@@ -1,5 +1,4 @@
-"""Helpers for tests of snapshots: a conversation with data in every block, and all that can be read
-of it."""
+"""Helpers for tests of snapshots: a conversation with data in every block, and what it shows."""
 
 import io
 import json

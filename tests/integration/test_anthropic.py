@@ -72,8 +72,7 @@ ASKED: dict[str, Any] = {
 
 
 def test_a_conversation(claude: FakeClaude, memory: AgentMemory) -> None:
-    """Wrong: the SDK cannot run the tool, a reply differs from Anthropic's wording, or an error is
-    not marked as one."""
+    """Wrong: the SDK cannot run the tool, a reply is worded otherwise, or an error is unmarked."""
     for commands in SCRIPT:
         claude.ask(*commands)
     claude.say("Done.")

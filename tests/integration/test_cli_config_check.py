@@ -114,10 +114,8 @@ def test_each_mistake_is_said_with_its_place(text: str) -> None:
 
 
 def test_all_mistakes_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: one mistake, or one store with a mistake, hides the others. Or one is listed twice.
-
-    Or: a setting that fits the others is refused for the default of another setting.
-    """
+    """Wrong: one mistake, or one store with a mistake, hides the others. Or one is listed twice. Or
+    a setting that fits the others is refused for the default of another setting."""
     text = """max_tokens = 8
     store = "oracle://h/m"
     retenton = 3

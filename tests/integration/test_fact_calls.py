@@ -163,8 +163,7 @@ def replayed(memory: AgentMemory) -> AgentMemory:
 
 
 def test_forget_a_fact(store: Store, model: Model) -> None:
-    """Wrong: forgetting a fact does not restore the one it superseded, removes others, or a replay
-    restores it."""
+    """Wrong: forgetting restores no superseded fact, removes others, or a replay undoes it."""
     with remembering(model, store) as memory:
         told(memory)
         (moved,) = [one for one in memory.user("ada").facts() if one.text == MOVED]

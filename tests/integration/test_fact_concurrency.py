@@ -1,5 +1,4 @@
-"""Concurrent absorbs of one user, in threads, memories and processes, and absorbs that are
-killed."""
+"""Concurrent absorbs of one user, in threads, memories and processes, and killed absorbs."""
 
 import html
 import json
@@ -260,8 +259,7 @@ def test_a_worker_killed_at_any_step_leaves_no_trace(
 
 
 def test_what_a_killed_worker_found_otherwise_is_gone(fake: FakeLLM) -> None:
-    """Wrong: a fact of a killed worker is kept although the retry found another, or the two are
-    compared."""
+    """Wrong: a killed worker's fact stays though the retry found another, or both are compared."""
     store = MemoryStore()
     fate = Fate()
 

@@ -91,8 +91,7 @@ def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
 
 
 def test_recalls_of_a_later_turn_are_no_second_system_message(memory: AgentMemory) -> None:
-    """Wrong: Claude's model raises "multiple non-consecutive system messages", or Gemini's drops
-    the recalls."""
+    """Wrong: Claude's model refuses a second system message, or Gemini's drops the recalls."""
     memory.remember("Ana lives in Lisbon.", user_id="ana")
     fake = model("Hi.", "In Lisbon.")
     middleware = AgentMemoryMiddleware(memory, user_id="ana")

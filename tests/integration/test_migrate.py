@@ -89,10 +89,8 @@ def test_everything_arrives(source: Store, target: Store) -> None:
 
 
 def test_by_address(filled: Path, tmp_path: Path) -> None:
-    """Wrong: `operations.migrate` changes the source, or writes into a target in use.
-
-    Or: the progress starts again for each block.
-    """
+    """Wrong: `operations.migrate` changes the source, or writes into a target in use. Or the
+    progress starts again for each block."""
     url = f"sqlite:///{tmp_path}/target.db"
     shutil.copy(filled, tmp_path / "source.db")
     before = file_bytes(tmp_path, "source.db")

@@ -72,10 +72,8 @@ def test_a_session_is_deleted(memory: AgentMemory) -> None:
 def test_a_pending_erasure_is_shown(
     memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    """Wrong: a receipt says that the files are done while a reader keeps the text in the log.
-
-    Or: only the next deletion finishes the erasure.
-    """
+    """Wrong: a receipt says that the files are done while a reader keeps the text in the log. Or
+    only the next deletion finishes the erasure."""
     monkeypatch.setattr("agent_memory.stores.sql.sqlite._SCRUB_SECONDS", 0.05)
     memory.update("a1", user("My word is xylophone."))
     with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as reader:
@@ -298,10 +296,8 @@ def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: an operator cannot verify a receipt against the store.
-
-    Or: a session is deleted although its receipt cannot be written.
-    """
+    """Wrong: an operator cannot verify a receipt against the store. Or a session is deleted
+    although its receipt cannot be written."""
     monkeypatch.chdir(tmp_path)
     with AgentMemory("m.db") as memory:
         memory.update("a1", SAID, user_id="ana")

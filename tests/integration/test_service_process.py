@@ -153,10 +153,8 @@ def test_what_is_under_way_is_finished(tmp_path: Path, number: signal.Signals) -
 
 
 def test_a_model_that_hangs_does_not_delay_the_end(tmp_path: Path) -> None:
-    """Wrong: after SIGTERM the service waits for a model until the service manager kills it.
-
-    Or: the next process does not continue the work.
-    """
+    """Wrong: after SIGTERM the service waits for a model until the service manager kills it. Or the
+    next process does not continue the work."""
     with FakeLLM('{"facts": []}') as fake:
         config = (
             'store = "sqlite:///m.db"\nmodel = "openai/fake"\napi_key = "k"\nmodel_timeout = 600\n'

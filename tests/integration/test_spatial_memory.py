@@ -265,8 +265,7 @@ def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
 
 def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
     """Wrong: an observation that is written during a deletion survives it, or the user's others
-    cannot be deleted any more, or are read anew by each call.
-    """
+    cannot be deleted any more, or are read anew by each call."""
     armed: list[int] = []
 
     def watch(step: str) -> None:

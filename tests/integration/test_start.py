@@ -138,10 +138,8 @@ except ImportError as error:
 @pytest.mark.parametrize(("mode", "messages"), [("inline", 5), ("background", 60)])
 def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> None:
     """Wrong: updates, reads or `close` wait until litellm is loaded, or it is loaded only when a
-    model is called.
-
-    In the background mode messages overflow meanwhile, so that a model is called.
-    """
+    model is called. In the background mode messages overflow meanwhile, so that a model is
+    called."""
     code = HELD.replace("MODE", repr(mode)).replace("MESSAGES", str(messages))
     assert said(start(code + "os._exit(0)")) == "updated"
 

@@ -26,8 +26,7 @@ WEATHER = {
 
 @contextmanager
 def remembering(fake: FakeLLM, store: Any = "memory://", **fields: Any) -> Iterator[AgentMemory]:
-    """Open a memory with a scripted model. Check that each request keeps the budget and has no call
-    without a result."""
+    """Open a memory with a scripted model. Its requests must keep the budget and pair each call."""
     settings = {"model": MODEL, "api_base": fake.api_base, "api_key": "sk-test-canary", **fields}
     with AgentMemory(store=store, overflow=Trim(), **settings) as memory:
         yield memory
