@@ -393,7 +393,7 @@ def test_the_environment_overrides_it(tmp_path: Path, monkeypatch: pytest.Monkey
         ('[stores."a b"]', "letters and digits"),
         ("[stores.a__b]", "letters and digits"),
         ("[stores.-a]", "letters and digits"),
-        ("stores = ", "not valid STORES"),
+        ("stores = ", "not valid TOML"),
     ],
 )
 def test_a_bad_table_of_stores(tmp_path: Path, text: str, told: str) -> None:
