@@ -1,4 +1,4 @@
-"""The contract suite over MongoDB's wire protocol, and what only a MongoDB store does."""
+"""The contract suite over MongoDB's wire protocol, and a server that is down or refuses."""
 
 import os
 import signal

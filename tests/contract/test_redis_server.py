@@ -1,4 +1,4 @@
-"""A Redis server that is down, restarts, is full, or refuses."""
+"""A Redis server that is down, restarts, is full or refuses, and a private Redis Cluster."""
 
 import logging
 import shlex

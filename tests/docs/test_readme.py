@@ -1,4 +1,4 @@
-"""README, CONTRIBUTING and docs/ are correct: their code runs, and their links and paths exist."""
+"""README, CONTRIBUTING and docs/ are correct: code, links, paths and the tests that they name."""
 
 import ast
 import json

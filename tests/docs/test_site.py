@@ -1,4 +1,4 @@
-"""The reference is up to date, and the pages build a site without a dead link."""
+"""The reference is up to date, the site has no dead link, and a release is checked as in CI."""
 
 import subprocess
 import sys

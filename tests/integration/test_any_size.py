@@ -1,4 +1,4 @@
-"""Messages of any size: the log stores them whole, contexts show what fits and mark the rest."""
+"""Messages of any size: stored whole, shown in part with a mark, and read page by page."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A thousand generated lives, told in any order, compared with the expected facts."""
+"""A thousand generated lives, told in any order, and lives in which recalls are repeated."""
 
 import html
 import json

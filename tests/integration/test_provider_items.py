@@ -1,4 +1,4 @@
-"""Items of providers' replies: stored unchanged, and shown where possible."""
+"""Items and whole replies of providers: stored unchanged, and continued with any other."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -285,15 +285,15 @@ def of_claude(content: Any) -> Json:
 
 
 TEXT = {"type": "text", "text": "It is nine.", "citations": None}
-HM = {"type": "thinking", "thinking": "hm"}
+THINKING = {"type": "thinking", "thinking": "hm"}
 SAID = {
     "role": "assistant", "content": "It is nine.", "refusal": None, "annotations": [],
     "audio": None, "function_call": None, "tool_calls": None,
 }  # fmt: skip
 CHOICE = {"index": 0, "message": SAID, "finish_reason": "stop", "logprobs": None}
-SAID_ITEM = {"type": "output_text", "text": "It is nine.", "annotations": [], "logprobs": []}
+SPOKEN = {"type": "output_text", "text": "It is nine.", "annotations": [], "logprobs": []}
 ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
-ITEM |= {"content": [SAID_ITEM]}
+ITEM |= {"content": [SPOKEN]}
 PARTS = {"role": "model", "parts": [{"text": "It is nine.", "thoughtSignature": "c2ln"}]}
 CANDIDATE = {"content": PARTS, "finishReason": "STOP", "index": 0, "avgLogprobs": -0.1}
 BLOCKS = {"role": "assistant", "content": [{"text": "It is nine."}]}
@@ -301,7 +301,7 @@ BLOCKS = {"role": "assistant", "content": [{"text": "It is nine."}]}
 REPLIES: dict[str, Json] = {
     "anthropic": of_claude([TEXT]),
     "anthropic, text alone": of_claude("It is nine."),
-    "anthropic, thinking": of_claude([{**HM, "signature": "s"}, TEXT]),
+    "anthropic, thinking": of_claude([{**THINKING, "signature": "s"}, TEXT]),
     "openai.chat": {
         **{"id": "c", "object": "chat.completion", "created": 1, "model": "gpt"},
         **{"choices": [CHOICE], "usage": {"total_tokens": 5}, "service_tier": "default"},

@@ -1,4 +1,4 @@
-"""The service: a request that is sent again, or cut off in the middle, is carried out once."""
+"""The service: each request is carried out once, and appends at the same time are batched."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Deleting a user removes from shared namespaces what the user's agent wrote, and nothing else."""
+"""A deleted user's text leaves shared namespaces, and a revoked grant holds in all processes."""
 
 import json
 import random

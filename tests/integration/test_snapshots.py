@@ -1,4 +1,4 @@
-"""A snapshot restores a session in any store, whole or not at all."""
+"""A snapshot restores a session in any store, whole or not at all, from a path, pipe or file."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Process start: imports of the first update, and litellm, which loads in the background."""
+"""Process start: imports of the first update, litellm's loading, and what `warm_up` loads."""
 
 import logging
 import os

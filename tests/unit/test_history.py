@@ -1,4 +1,4 @@
-"""The periods in which facts hold, derived from arbitrary claims."""
+"""The periods in which facts hold, and how claims are linked to older facts."""
 
 from collections.abc import Sequence
 from dataclasses import replace

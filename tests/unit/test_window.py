@@ -1,4 +1,4 @@
-"""The window's rules, over generated conversations with arbitrary token counts."""
+"""The window's rules, and limits in messages, over generated conversations."""
 
 from collections.abc import Sequence
 from random import Random
@@ -398,8 +398,6 @@ def test_the_layout_of_a_longer_window_is_that_of_its_parts(seed: int) -> None:
 
 
 PLENTY = 10**9
-
-
 COUNTER = TokenCounter()
 
 
