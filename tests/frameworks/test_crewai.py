@@ -69,7 +69,7 @@ def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
 
 
 def test_scopes_and_conditions(memory: AgentMemory) -> None:
-    """Wrong: "/crew" includes "/crewmates", or records beyond a condition are found or hide others."""
+    """Wrong: "/crew" includes "/crewmates", or records that miss a condition hide others."""
     storage = AgentMemoryStorage(memory)
     day = datetime(2026, 1, 1, tzinfo=UTC)
     storage.save([record(f"near{at}", EAST, scope="/crewmates") for at in range(60)])
