@@ -185,7 +185,7 @@ def test_what_single_precision_cannot_tell_apart() -> None:
 
 
 WORDS = ["סירה", "נהר", "מנורה", "כינור", "מנוע", "פלפל"]
-"""Of a script that has no stems, so that each word is one word whatever stands beside it."""
+"""Words of a script without stems: each stays one word, whatever words stand beside it."""
 
 Opened = Callable[[], WordIndex]
 

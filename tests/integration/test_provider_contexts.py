@@ -63,7 +63,7 @@ def test_no_message_is_refused_and_no_context(part: int) -> None:
 
 
 VOID = ("tool_calls", None)
-"""What the SDK's `model_dump()` gives, and OpenAI refuses."""
+"""The SDK's `model_dump()` returns this field. OpenAI refuses it."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -40,7 +40,7 @@ Where it stands
 
 When it was
 - `when` copies the words that tell the time, from this line or another: "last Friday", "since May".
-  Else it is "".
+  Otherwise it is "".
 - `since` and `until` are the first and the last day, as YYYY-MM-DD, YYYY-MM or YYYY, worked out
   from the day above the line. Weeks begin on Monday. A single day stands in both.
 - What is vague ("recently", "a few years ago") has no date: both are "".
