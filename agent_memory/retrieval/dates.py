@@ -16,15 +16,17 @@ today: heute hoy hoje oggi aujourd'hui vandaag
 yesterday: gestern ayer ontem ieri hier gisteren
 day: tag tage tagen dia dias giorno giorni jour jours dagen
 week: woche wochen semana semanas settimana settimane semaine semaines weken
-weekend: wochenende finde fine-settimana week-end
+weekend: wochenende finde week-end
 month: monat monate monaten mes meses mese mesi mois maand maanden
 year: jahr jahre jahren ano anos anno anni annee annees an ans jaar
 last: letzte letzten letzter letztes letztem pasado pasada pasados pasadas passado passada
 last: scorso scorsa scorsi scorse dernier derniere derniers dernieres vorige vorigen
+last: afgelopen
 this: diese diesen dieser dieses diesem este esta esto neste nesta questo questa ce cet cette
 this: deze dit
 ago: vor hace geleden fa
 in: im en em nel au
+on: am
 monday: montag lunes segunda-feira lunedi lundi maandag
 tuesday: dienstag martes terca-feira martedi mardi dinsdag
 wednesday: mittwoch miercoles quarta-feira mercoledi mercredi woensdag
@@ -141,6 +143,7 @@ _EVENT = re.compile(
 _MANY = rf"(?:a )?(\d{{1,3}}|{'|'.join(_AMOUNT)})"
 _UNIT = r"(day|week|weekend|month|year)s?"
 _WORD = re.compile(r"\w+(?:[-']\w+)*")
+_WEEKEND = re.compile(r"\bfi[mn] de semana\b|\bfine settimana\b")
 
 
 def period_of(text: str, today: date) -> Period | None:
@@ -184,7 +187,7 @@ def _in_english(text: str) -> str:
     folded = text.casefold().replace("\u2019", "'")
     if languages_of(text) == ENGLISH:
         return folded
-    plain = unaccented(folded).replace("il y a", "ago")
+    plain = _WEEKEND.sub("weekend", unaccented(folded).replace("il y a", "ago"))
     words: list[str] = _WORD.findall(plain)
     return " ".join([ENGLISH_OF.get(word, word) for word in words])
 
@@ -215,8 +218,10 @@ def _day(ago: int) -> Callable[[date, re.Match[str]], Period]:
 def _ago(today: date, match: re.Match[str]) -> Period:
     many, unit = match.groups()
     count = _AMOUNT.get(many) or int(many)
+    if unit == "weekend":
+        return _previous(today, count, unit)
     at = _before(today, count, unit)
-    if unit in ("week", "weekend"):
+    if unit == "week":
         return Period(at - timedelta(3), at + timedelta(3))
     return Period(at, at) if unit == "day" else _whole(at, unit)
 
@@ -227,11 +232,20 @@ def _since(today: date, match: re.Match[str]) -> Period:
 
 
 def _last(today: date, match: re.Match[str]) -> Period:
-    unit = match[1]
-    if unit == "weekend":
-        sunday = today - timedelta(today.weekday() + 1)
-        return Period(sunday - timedelta(1), sunday)
-    return _whole(_before(_whole(today, unit).first, 1, unit), unit)
+    return _previous(today, 1, match[1])
+
+
+def _before_last(today: date, match: re.Match[str]) -> Period:
+    return _previous(today, 2, match[1])
+
+
+def _previous(today: date, count: int, unit: str) -> Period:
+    first = _whole(today, "week" if unit == "weekend" else unit).first
+    return _whole(_before(first, count, unit), unit)
+
+
+def _weekend(today: date, match: re.Match[str]) -> Period:
+    return _whole(today - timedelta((today.weekday() - 5) % 7), "weekend")
 
 
 def _this(today: date, match: re.Match[str]) -> Period:
@@ -263,9 +277,9 @@ def _before(today: date, count: int, unit: str) -> date:
 
 
 def _whole(at: date, unit: str) -> Period:
-    if unit == "week":
+    if unit in ("week", "weekend"):
         monday = at - timedelta(at.weekday())
-        return Period(monday, monday + timedelta(6))
+        return Period(monday + timedelta(5 * (unit == "weekend")), monday + timedelta(6))
     if unit == "year":
         return Period(date(at.year, 1, 1), date(at.year, 12, 31))
     return _days(at.year, at.month, None)
@@ -293,6 +307,7 @@ _PAST_PERIODS = _compiled(
     (rf"\bago {_MANY} {_UNIT}\b", _ago),
     (rf"\b(?:last|past) {_MANY} {_UNIT}\b", _since),
     (r"\b(?:last|past|previous) (week|weekend|month|year)\b", _last),
+    (r"\b(week|weekend|month|year) before last\b", _before_last),
     (r"\b(week|weekend|month|year) last\b", _last),
     (r"\b(?:did|was|were|have|had)\b.*\bthis (week|month|year)\b", _this),
     (rf"\blast ({_DAYS_OF_WEEK})\b", _weekday),
@@ -300,10 +315,11 @@ _PAST_PERIODS = _compiled(
     (rf"\blast ({'|'.join(_SEASONS)})\b{_OF_YEAR}", _season),
     (r"\b(?:in|during) ((?:19|20)\d\d)\b", _year),
 )
-_PERIODS = (  # the last two may also be in the future
+_PERIODS = (  # the last three may also be in the future
     *_PAST_PERIODS,
     *_compiled(
         (rf"\b(?:on|this) ({_DAYS_OF_WEEK})\b", _weekday),
+        (r"(?<!\bfor )\b(?:on|at|in|over|this|my)(?: the)? weekend\b", _weekend),
         (rf"\b(?:in|this|during|over)(?: the)? ({'|'.join(_SEASONS)})\b{_OF_YEAR}", _season),
     ),
 )
