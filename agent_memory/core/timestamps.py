@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from math import inf
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from agent_memory.core.limits import quoted
 from agent_memory.errors import InvalidInput
@@ -53,13 +54,15 @@ def parse_time(value: object) -> datetime | None:
     """
     if type(value) not in (int, float, str):
         return None
-    try:
-        time = _DATETIME.validate_python(value)
-        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
-        time.astimezone(UTC)  # fails outside the years 1 to 9999
-    except (ValidationError, OverflowError):
-        return None
-    return time if time >= _FIRST or (type(value) is str and value[4:5] == "-") else None
+    parsers: tuple[Callable[[Any], datetime], ...]  # pydantic refuses a zone such as "+02"
+    parsers = _DATETIME.validate_python, datetime.fromisoformat
+    for parse in parsers:
+        with suppress(ValueError, OverflowError, TypeError):
+            time = parse(value)
+            time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
+            time.astimezone(UTC)  # fails outside the years 1 to 9999
+            return time if time >= _FIRST or (type(value) is str and value[4:5] == "-") else None
+    return None
 
 
 def duration_of(name: str, value: float | timedelta) -> timedelta:

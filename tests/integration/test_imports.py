@@ -1,5 +1,6 @@
 """Imports of chats: each source's format becomes sessions, messages and notes."""
 
+import json
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -295,7 +296,8 @@ def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemo
 def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a note has a wrong time or user, or a deleted memory is imported."""
     kept = {"id": "m1", "memory": "Likes tea", "user_id": "ben", "created_at": "2024-01-02"}
-    path = write_json(tmp_path / "all.json", {"results": [kept, {"id": "m2", "memory": ""}]})
+    pages = [{"results": [kept, {"id": "m2", "memory": ""}]}, {"results": []}]
+    path = write_json(tmp_path / "all.json", pages)
     done = twice(memory, path, "mem0", user=None)
     (note,) = memory.user("ben").notes().all()
     assert (note.text, note.created_at) == ("Likes tea", datetime(2024, 1, 2, tzinfo=UTC))
@@ -325,7 +327,7 @@ def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
 
 
 def test_letta_has_messages_and_blocks(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an agent's memory blocks are lost, for example one too long for a note."""
+    """Wrong: a memory block too long for a note is lost, or a file in a JSON string is refused."""
     long = "\n".join(f"line {n} " + "x" * 100 for n in range(60))
     messages = [
         {"id": "message-0", "role": "system", "content": [{"type": "text", "text": "Be kind."}]},
@@ -351,26 +353,30 @@ def test_letta_has_messages_and_blocks(tmp_path: Path, memory: AgentMemory) -> N
     notes = [note.text for note in memory.user("ana").notes().all()]
     assert notes[0] == "human: Is called Chad."
     assert "\n".join(note.removeprefix("facts: ") for note in notes[1:]) == long
+    done = twice(memory, write_json(tmp_path / "sam.af", json.dumps(file)), "letta")
+    assert (done.messages, done.new_messages, done.unread) == (4, 0, [])
 
 
 def test_langchain_has_messages_as_they_were(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a table with another name is not found, or an invalid row stops the import."""
+    """Wrong: a table or dump is not found, dumps are mixed, or an invalid row stops the import."""
     call = {"name": "f", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
     said = [
         {"type": "human", "data": {"type": "human", "content": "hi"}},
         {"type": "ai", "data": {"type": "ai", "content": "", "tool_calls": [call]}},
         {"type": "tool", "data": {"type": "tool", "content": "1", "tool_call_id": "c1"}},
     ]
-    import json
-
     rows = [{"session_id": "s", "message": json.dumps(one)} for one in said]
     rows.insert(1, {"session_id": "s", "message": "{"})
     columns = "id INTEGER PRIMARY KEY, session_id TEXT, message TEXT"
     done = twice(memory, write_table(tmp_path / "c.db", "my_chats", columns, rows), "langchain")
     assert [entry.message.raw for entry in memory.history("s")] == [one["data"] for one in said]
     assert [one.where for one in done.unread] == ["c.db, my_chats, row 2"]
-    twice(memory, write_json(tmp_path / "dump.json", said), "langchain")
-    assert memory.get("dump").to_messages()[1]["tool_calls"][0]["id"] == "c1"
+    for user in ("ana", "ben"):
+        (tmp_path / "dumps" / user).mkdir(parents=True)
+        write_json(tmp_path / "dumps" / user / "chat.json", said)
+    twice(memory, tmp_path / "dumps", "langchain")
+    for name in ("ana/chat", "ben/chat"):
+        assert memory.get(name).to_messages()[1]["tool_calls"][0]["id"] == "c1"
 
 
 def test_llama_index_has_a_session_for_each_key(tmp_path: Path, memory: AgentMemory) -> None:
@@ -389,8 +395,6 @@ def test_llama_index_has_a_session_for_each_key(tmp_path: Path, memory: AgentMem
 
 def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a row's time is lost, or an item is changed."""
-    import json
-
     item = {"type": "reasoning", "id": "r", "summary": []}
     rows = [
         {"session_id": "s", "message_data": json.dumps(one), "created_at": "2025-03-01 10:00:00"}
@@ -408,7 +412,7 @@ def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: Agent
     """Wrong: lines of several sessions are mixed, or a longer file is imported twice."""
     lines: list[Any] = [
         {"session_id": "a", "user_id": "ben", "role": "user", "content": "1", "time": "2024-01-01"},
-        {"session": "b", "role": "user", "content": "2", "id": "x"},
+        {"session": "b", "role": "user", "content": "2", "id": "x", "time": "2024-01-01 02:00+02"},
         {"session_id": "a", "role": "assistant", "content": "3", "mood": "fine"},
         {"role": "user", "content": "nobody's"},
         {"session_id": "a", "role": "narrator", "content": "?"},
@@ -421,10 +425,37 @@ def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: Agent
     assert [texts(memory, name) for name in "ab7"] == [["1", "3"], ["2"], ["4"]]
     assert [one.where for one in done.unread] == [f"log.jsonl, line {n}" for n in (4, 5, 6, 7)]
     assert [head.user_id for head in memory.sessions()] == [None, "ben", None]
-    assert memory.history("a")[0].created_at == datetime(2024, 1, 1, tzinfo=UTC)
+    for name in "ab":
+        assert memory.history(name)[0].created_at == datetime(2024, 1, 1, tzinfo=UTC)
     assert memory.history("a")[1].message.to_dict()["mood"] == "fine"
     write_lines(path, [*lines, {"session_id": "a", "role": "user", "content": "5"}])
     assert twice(memory, path, "jsonl", user=None).new_messages == 1
+
+
+def test_lines_of_several_users_and_days(tmp_path: Path, memory: AgentMemory) -> None:
+    """Wrong: one user gets another's message, or a daily greeting is lost or imported twice."""
+    users, days = [None, "ana", "ben", None], ["2024-05-06", "2024-05-07"]
+    for day in days:
+        lines = [
+            {
+                "session_id": "1",
+                "role": "user",
+                "content": "Hello",
+                "user_id": user,
+                "time": f"{day}T10:0{minute}:00",
+            }
+            for minute, user in enumerate(users)
+        ]
+        write_lines(tmp_path / f"{day}.jsonl", [*lines, {**lines[1], "time": None}])  # fmt: skip
+    done = twice(memory, tmp_path, "jsonl", user=None)
+    assert [one.where for one in done.unread] == [f"{day}.jsonl, line 3" for day in days]
+    assert "belongs to 'ana'" in done.unread[0].why
+    assert [head.user_id for head in memory.sessions()] == ["ana"]
+    write_lines(tmp_path / "tail.jsonl", lines[1:2])
+    assert twice(memory, tmp_path / "tail.jsonl", "jsonl", user=None).new_messages == 0
+    assert texts(memory, "1") == ["Hello"] * 8
+    with AgentMemory(store="memory://") as other:
+        assert twice(other, tmp_path, "jsonl", user="zoe").new_messages == 10
 
 
 def test_what_was_deleted_here_stays_deleted(tmp_path: Path, memory: AgentMemory) -> None:

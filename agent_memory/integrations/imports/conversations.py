@@ -22,7 +22,10 @@ _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class SessionBegin:
-    """A session whose messages follow. If a session has several such events, the first counts."""
+    """A session whose messages follow.
+
+    If a session has several such events, the first counts, and the first that names a user.
+    """
 
     session_id: str
     user_id: str | None = None
@@ -44,6 +47,7 @@ class SourceMessage:
     message: Json
     where: str  # the message's place in the source
     is_again: bool = False  # whether the message is a copy of a question in another session
+    user_id: str | None = None  # the user that the message itself names
 
     @property
     def is_question(self) -> bool:

@@ -8,6 +8,7 @@ items of the Responses API. JSON lines: one message in each line, with its sessi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,6 @@ from agent_memory.integrations.imports.conversations import (
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import elements, lines, loaded
 from agent_memory.integrations.transcripts import (
-    LONGEST,
     Json,
     dated,
     listed,
@@ -50,16 +50,16 @@ def _tables(source: SourceFiles, columns: set[str], what: str) -> list[str]:
 
 
 def read_langchain(source: SourceFiles) -> Iterator[Event]:
-    """Yield the content of a database or a dump. A dump is one session, named after its file."""
+    """Yield the content of a database or of dumps. A dump is one session, named after its path."""
     if not is_database(source):
         yield from read_each(source.files("*.json"), _dump)
         return
     for table in _tables(source, _HISTORY, "a chat history of LangChain"):
-        yield from read_each(rows(source, table, "id"), partial(_history_row, table, {}))
+        yield from read_each(rows(source, table, "id"), partial(_history_row, table))
 
 
 def _dump(file: OpenFile) -> Iterator[Event]:
-    yield SessionBegin(session := usable(file.stem))
+    yield SessionBegin(session := usable(file.name.rpartition(".")[0] or file.name))
     for place, part in enumerate(elements(file), 1):
         if isinstance(part, Unread):
             yield part
@@ -67,7 +67,7 @@ def _dump(file: OpenFile) -> Iterator[Event]:
             yield _of_langchain(part.where, session, None, part.value, place)
 
 
-def _history_row(table: str, places: dict[str, int], row: Element) -> Iterator[Event]:
+def _history_row(table: str, row: Element) -> Iterator[Event]:
     where, values = row
     session = values["session_id"]
     part = loaded(where, str(values["message"]))
@@ -78,11 +78,12 @@ def _history_row(table: str, places: dict[str, int], row: Element) -> Iterator[E
     else:
         name = usable(session)
         yield SessionBegin(name)
-        places[name] = places.get(name, 0) + 1
-        yield _of_langchain(where, name, f"{table}-{values['id']}", part.value, places[name])
+        yield _of_langchain(where, name, f"{table}-{values['id']}", part.value)
 
 
-def _of_langchain(where: str, session: str, own: str | None, value: object, place: int) -> Event:
+def _of_langchain(
+    where: str, session: str, own: str | None, value: object, place: int = 0
+) -> Event:
     message = mapping(value)
     data: Mapping[str, Any] = mapping(message.get("data"))
     if not isinstance(message.get("type"), str) or "content" not in data:
@@ -97,19 +98,7 @@ def _of_langchain(where: str, session: str, own: str | None, value: object, plac
 
 
 def read_llama_index(source: SourceFiles) -> Iterator[Event]:
-    return read_each(source.files("*.json"), lambda file: read_each(_parts(file), _store))
-
-
-def _parts(file: OpenFile) -> Iterator[Element | Unread]:
-    """Yield the content of a file. LlamaIndex's first releases wrote JSON in a JSON string."""
-    is_text = file.file.read(1) == b'"'
-    file.file.seek(0)
-    if not is_text:
-        yield from elements(file)
-        return
-    part = loaded(file.name, file.file.read(LONGEST))
-    is_packed = isinstance(part, Element) and isinstance(part.value, str)
-    yield loaded(file.name, part.value) if isinstance(part, Element) and is_packed else part
+    return read_each(source.files("*.json"), lambda file: read_each(elements(file), _store))
 
 
 def _store(part: Element) -> Iterator[Event]:
@@ -170,12 +159,17 @@ _USER = ("user_id", "user")
 _TIME = ("created_at", "create_time", "timestamp", "time")
 
 
+_Places = dict[tuple[str, bool], tuple[datetime | None, int]]
+"""The last time of a session's messages, and its number of messages at this time. Messages without
+a time are counted separately."""
+
+
 def read_jsonl(source: SourceFiles) -> Iterator[Event]:
-    files = source.files("*.jsonl", "*.ndjson")
-    return read_each(files, lambda file: read_each(lines(file), partial(_line, {})))
+    read = partial(_line, {})
+    return read_each(source.files("*.jsonl", "*.ndjson"), lambda file: read_each(lines(file), read))
 
 
-def _line(places: dict[str, int], part: Element) -> Iterator[Event]:
+def _line(places: _Places, part: Element) -> Iterator[Event]:
     where, line = part
     if not isinstance(line, dict):
         yield Unread(where, 'not an object. Write {"session_id": "...", "role": "user", ...}')
@@ -193,9 +187,11 @@ def _line(places: dict[str, int], part: Element) -> Iterator[Event]:
         return
     session_id = usable(session)
     yield SessionBegin(session_id, user)
-    places[session_id] = places.get(session_id, 0) + 1
-    own = _name(line.pop("id", None)) or id_by_place(places[session_id], line)
-    yield SourceMessage(session_id, own, dated(line, at), where)
+    last, place = places.get((session_id, at is None), (at, 0))
+    place = place + 1 if last == at else 1
+    places[session_id, at is None] = at, place
+    own = _name(line.pop("id", None)) or id_by_place(place, dated(line, at))
+    yield SourceMessage(session_id, own, dated(line, at), where, user_id=user)
 
 
 def _name(value: object) -> str | None:

@@ -27,9 +27,16 @@ _decode = json.JSONDecoder().raw_decode
 
 
 def elements(file: OpenFile) -> Iterator[Element | Unread]:
-    """Yield the elements of the list in a file. If the file is one object, yield the object."""
+    """Yield the elements of the list in a file. If the file is one object, yield the object.
+
+    Letta, and LlamaIndex's first releases, also write an object as a JSON string.
+    """
     scan = _Scan(file.file)
     opening = scan.next_character()
+    if opening == '"':
+        part = scan.value(file.name)
+        yield part if isinstance(part, Unread) else loaded(file.name, part.value)
+        return
     if opening == "{":
         yield scan.value(file.name)
         return

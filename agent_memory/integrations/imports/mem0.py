@@ -7,6 +7,7 @@ database's messages become sessions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,7 +26,7 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import elements
-from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
+from agent_memory.integrations.transcripts import Json, dated, mapping, moment, text_in
 
 _WHOSE = ("user_id", "agent_id", "run_id")
 
@@ -41,11 +42,12 @@ def _flat(parts: Iterable[Element | Unread]) -> Iterator[Element | Unread]:
     """Yield single memories. A part is one memory, or an object with `results` or `memories`."""
     for part in parts:
         value = mapping(part.value) if isinstance(part, Element) else {}
-        inner = [*listed(value.get("results")), *listed(value.get("memories"))]
-        if isinstance(part, Unread) or not inner:
+        lists = [value[key] for key in ("results", "memories") if isinstance(value.get(key), list)]
+        if not lists:
             yield part
             continue
-        yield from (Element(f"{part.where}, memory {n}", item) for n, item in enumerate(inner, 1))
+        inner = enumerate(chain(*lists), 1)
+        yield from (Element(f"{part.where}, memory {n}", item) for n, item in inner)
 
 
 def _memories(parts: Iterable[Element | Unread]) -> Iterator[Event]:

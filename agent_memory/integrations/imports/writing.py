@@ -104,6 +104,7 @@ class SessionWriting:
         newest: The id of the log's last message before the import; None after the message was read.
         parted: The id of the session in which the conversation continues; None for this session.
         question: The last question that was read.
+        user_id: The user of the session; None if no user is named.
         is_new: Whether the session has no log yet.
         stored: The digests of this source's messages in the log, by id.
     """
@@ -115,7 +116,7 @@ class SessionWriting:
         self._memory = memory
         self._terms = terms
         self._done = terms.done
-        self._user_id = terms.user_of(begun.user_id)
+        self.user_id = terms.user_of(begun.user_id)
         self.is_new = True
         self.newest: str | None = None
         self.stored = self._read()
@@ -168,14 +169,14 @@ class SessionWriting:
 
     def _check_owner(self) -> None:
         """If the session was imported before for another user, assign or count it."""
-        if self._user_id is None or self._is_checked:
+        if self.user_id is None or self._is_checked:
             return
         self._is_checked = True
         head = self._memory.head(self.begun.session_id)
-        if head is None or head.user_id == self._user_id:
+        if head is None or head.user_id == self.user_id:
             return
         if head.user_id is None and self._terms.assign:
-            self._memory.describe(head.session_id, head.metadata, user_id=self._user_id)
+            self._memory.describe(head.session_id, head.metadata, user_id=self.user_id)
             self._done.assigned += 1
             return
         self._done.elsewhere[head.user_id] += 1
@@ -200,7 +201,7 @@ class SessionWriting:
         gone, session_id = self._memory.components.deleted, self.begun.session_id
         if not self._is_asked:
             self._is_asked = True
-            deleted, left = gone.at("session", session_id), gone.at("user", self._user_id)
+            deleted, left = gone.at("session", session_id), gone.at("user", self.user_id)
             if self._terms.deleted and deleted is not None:
                 gone.lift(Head(session_id, None, created_at=_FIRST))
             elif not self._terms.deleted:
@@ -220,13 +221,13 @@ class SessionWriting:
 
     def _begin(self) -> None:
         if self.begun.about:  # metadata is stored first, in case the import is interrupted
-            self._memory.describe(self.begun.session_id, self.begun.about, user_id=self._user_id)
+            self._memory.describe(self.begun.session_id, self.begun.about, user_id=self.user_id)
         self.is_new, self._is_first = False, True
 
     def _write(self, waiting: list[tuple[SourceMessage, Message]]) -> None:
         pairs = [(source.id, message) for source, message in waiting]
         try:
-            new = self._memory._bring_messages(self.begun.session_id, pairs, self._user_id)
+            new = self._memory._bring_messages(self.begun.session_id, pairs, self.user_id)
         except InvalidInput as error:
             if len(waiting) == 1:
                 self._done.fail(waiting[0][0].where, str(error))
@@ -262,9 +263,7 @@ class ImportWriting:
         for event in events:
             match event:
                 case SessionBegin():
-                    if event.session_id not in self._begun:
-                        about = {**event.about, "source": self._terms.source}
-                        self._begun[event.session_id] = replace(event, about=about)
+                    self._begin(event)
                 case SourceMessage():
                     self._add(event)
                 case SourceNote():
@@ -279,8 +278,19 @@ class ImportWriting:
         done.sessions = len(self._sessions)
         return done
 
+    def _begin(self, event: SessionBegin) -> None:
+        begun = self._begun.get(event.session_id)
+        if begun is None:
+            about = {**event.about, "source": self._terms.source}
+            self._begun[event.session_id] = replace(event, about=about)
+        elif begun.user_id is None and event.user_id is not None:
+            self._begun[event.session_id] = replace(begun, user_id=event.user_id)
+            if (session := self._open.get(event.session_id)) is not None:
+                session.user_id = self._terms.user_of(event.user_id)
+
     def _add(self, source: SourceMessage) -> None:
         try:
+            self._check_user(source)
             message = self._message(source)
         except InvalidInput as error:
             self._terms.done.fail(source.where, str(error))
@@ -301,6 +311,14 @@ class ImportWriting:
         self._waiting += session.add(source, message)
         if self._waiting >= _HEAVY:
             self._flush()
+
+    def _check_user(self, source: SourceMessage) -> None:
+        owner = self._begun[source.session_id].user_id
+        if self._terms.user_id is None and source.user_id not in (None, owner):
+            raise InvalidInput(
+                f"it names the user {source.user_id!r}, but its session belongs to {owner!r}. Give "
+                "each user's sessions ids of their own, or set one --user for all (user_id)."
+            )
 
     def _message(self, source: SourceMessage) -> Message:
         notes = mapping(source.message.get("metadata"))
