@@ -24,14 +24,21 @@ from agent_memory.core.fitting import Fitted, Fitting, Placed, cost_of
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.query_text import asks, asks_for_all
-from agent_memory.core.records import Entry, Head, Recall, Source
+from agent_memory.core.records import Draft, Entry, Head, Recall, Source
 from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import shape_of
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.transcript import full_text
-from agent_memory.core.window import is_user, late_results, passes, unshown, visible
+from agent_memory.core.window import (
+    is_user,
+    late_results,
+    passes,
+    system_of,
+    unshown,
+    visible,
+)
 from agent_memory.errors import InvalidMessage
 
 _LEAST_CANDIDATES = 30
@@ -140,8 +147,7 @@ class Packer:
             for entry in entries
         ]
         was_cut = head is not None and head.start > 0
-        systems = [message for message in turn if message.is_system]
-        messages = [message for message in turn if not message.is_system] if systems else turn
+        messages = [message for message in turn if not message.is_system]
         end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
         drafts = self._entries(messages, end)
         all_of_it = [*own, *drafts] if drafts else own
@@ -155,7 +161,8 @@ class Packer:
             shown, drafts = [entry for entry in shown if entry.seq < drafts[0].seq], []
         unpaired = _unpaired(all_of_it)
         most = self.max_messages and self.max_messages + len(drafts)
-        system = systems[-1] if systems else head.system if head is not None else None
+        own_system = system_of([Draft(message, 0, "") for message in turn])
+        system = own_system[0] if own_system else head.system if head is not None else None
         if system is not None and not shape_of(system).speaks:
             system = None
         leading = self._leading(head, system)

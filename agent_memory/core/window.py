@@ -13,7 +13,7 @@ from itertools import compress
 from typing import NamedTuple
 
 from agent_memory.core.cache import Cache, continues
-from agent_memory.core.messages import SYSTEM_ROLES
+from agent_memory.core.messages import SYSTEM_ROLES, Message
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.core.shapes import Shape, are_known, pairs, shape_of, shapes_of
 
@@ -161,11 +161,29 @@ def begun_anew(head: Head, first: Entry | None) -> Head:
 
 
 def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:
-    """Return the head with the last system message of these entries, or without any."""
-    last = next((entry for entry in reversed(entries) if entry.message.is_system), None)
-    if last is None:
-        return replace(head, system=None, system_tokens=0)
-    return replace(head, system=last.message, system_tokens=last.tokens)
+    """Return the head with the system message of these entries, or without any."""
+    system, tokens = system_of(entries) or (None, 0)
+    return replace(head, system=system, system_tokens=tokens)
+
+
+def system_of(entries: Sequence[Entry | Draft]) -> tuple[Message, int] | None:
+    """Return the last system message with its tokens. None if there is none.
+
+    Adjacent system messages with the same role and metadata are joined.
+    """
+    run: list[Entry | Draft] = []
+    for entry in reversed(entries):
+        own, last = entry.message, run[-1].message if run else entry.message
+        if own.is_system and (own.role, own.metadata) == (last.role, last.metadata):
+            run.append(entry)
+        elif run:
+            break
+    texts = [*dict.fromkeys(text for entry in reversed(run) if (text := entry.message.text()))]
+    if len(texts) < 2:
+        return (run[0].message, run[0].tokens) if run else None
+    same = {"metadata": run[0].message.metadata} if run[0].message.metadata else {}
+    system = Message(role=run[0].message.role or "system", content="\n\n".join(texts), **same)
+    return system, sum(entry.tokens for entry in run)
 
 
 def apply(entries: Sequence[Entry], cut: Cut) -> list[Entry]:

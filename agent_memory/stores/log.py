@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent_memory.core.formats.registry import ENCRYPTED
+from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head
+from agent_memory.core.window import system_of
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser, Undecryptable
 
 LOST = "Another worker took over session {!r}. The write of this worker was refused."
@@ -28,14 +30,14 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
         )
     check_owner(head, user_id)
     entries = entries_after(head.session_id, head.end, head.total, drafts)
-    system = next((draft for draft in reversed(drafts) if draft.message.is_system), None)
+    system = system_of(drafts)
     after = with_tail(head, head.end + len(entries), entries[-1].total if entries else head.total)
     claimed = user_id is not None and head.user_id is None
     if claimed:
         after = replace(after, user_id=user_id, cursors={})
-    ruled = system is not None and not _stands(head, system)
+    ruled = system is not None and not _stands(head, *system)
     if system is not None and ruled:
-        after = replace(after, system=system.message, system_tokens=system.tokens)
+        after = replace(after, system=system[0], system_tokens=system[1])
     if claimed or ruled or head.version == 0:
         after = replace(after, version=head.version + 1)
     for place, draft in enumerate(drafts):
@@ -87,10 +89,10 @@ def with_tail(head: Head, end: int, total: int) -> Head:
     return after
 
 
-def _stands(head: Head, system: Draft) -> bool:
-    if head.system is None or head.system_tokens != system.tokens:
+def _stands(head: Head, system: Message, tokens: int) -> bool:
+    if head.system is None or head.system_tokens != tokens:
         return False
-    return head.system.to_json() == system.message.to_json()
+    return head.system.to_json() == system.to_json()
 
 
 def decrypted(entries: list[Entry]) -> list[Entry]:

@@ -79,7 +79,7 @@ class AppendContract(Contract):
         assert len(store.read("s")) == 1
 
     def test_system_message_replaces_and_adds_nothing(self, store: Store) -> None:
-        """Wrong: system messages fill the window, or the first one stays forever."""
+        """Wrong: system messages fill the window, the first one stays forever, or one is lost."""
         first = store.append("s", [draft("one", 9, "system"), draft("a", 2)])
         assert (first.total, first.system_tokens) == (2, 9)
         assert first.system is not None
@@ -93,6 +93,9 @@ class AppendContract(Contract):
         assert second.version == first.version + 1
         assert stored(store) == second
         assert [e.total for e in store.read("s")] == [0, 2, 2, 2, 3]
+        third = store.append("s", [draft("four", 5, "system"), draft("five", 7, "system")])
+        assert third.system is not None
+        assert (third.system.content, third.system_tokens) == ("four\n\nfive", 12)
 
     def test_the_same_system_message_again_keeps_the_version(self, store: Store) -> None:
         """Wrong: compactions fail while a caller repeats its system message with each update."""

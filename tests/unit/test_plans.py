@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import given
@@ -123,7 +123,10 @@ def system_of(session: Session) -> str | None:
 
 
 def last_system(messages: Sequence[Message]) -> str | None:
-    return next((one.text() for one in reversed(messages) if one.is_system), None)
+    """Return the text of the last system messages that are adjacent and by the same agent."""
+    runs = groupby(messages, key=lambda one: one.is_system and one.metadata["agent"])
+    *_, last = [None, *([one.text() for one in run] for by, run in runs if by)]
+    return last and "\n\n".join(dict.fromkeys(last))
 
 
 def after(session: Session, edit: LogEdit) -> Session:

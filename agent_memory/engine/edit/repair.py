@@ -16,6 +16,7 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.ids import readable
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Lease
+from agent_memory.core.window import ruled
 from agent_memory.engine.leases import busy
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import Damaged, Undecryptable, UnsupportedOperation
@@ -195,10 +196,11 @@ class Repair:
             head = replace(head, expired=expired, start=expired, start_total=total)
             head = replace(head, pinned=(), pinned_tokens=0, summary=None)
         if broken & _SYSTEM:
-            head = replace(head, system=None, system_tokens=0)
-            for entry in chain.from_iterable(_pages(self._store, session_id, head.expired)):
-                if entry.message.is_system:
-                    head = replace(head, system=entry.message, system_tokens=entry.tokens)
+            pages = chain.from_iterable(_pages(self._store, session_id, head.expired))
+            systems = [entry for entry in pages if entry.message.is_system]
+            end = systems[-1].seq if systems else 0
+            run = [e for n, e in enumerate(reversed(systems)) if e.seq == end - n]
+            head = ruled(head, run[::-1])
         return self._store.move(head)
 
     def _replace(self, session_id: str) -> Head | None:
