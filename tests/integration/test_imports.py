@@ -413,7 +413,7 @@ def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: Agent
     lines: list[Any] = [
         {"session_id": "a", "user_id": "ben", "role": "user", "content": "1", "time": "2024-01-01"},
         {"session": "b", "role": "user", "content": "2", "id": "x", "time": "2024-01-01 02:00+02"},
-        {"session_id": "a", "role": "assistant", "content": "3", "mood": "fine"},
+        {"session_id": "a", "role": "assistant", "content": "3", "metadata": {"source": "web"}},
         {"role": "user", "content": "nobody's"},
         {"session_id": "a", "role": "narrator", "content": "?"},
         {"session_id": "a", "role": "user", "content": "?", "time": "soon"},
@@ -427,7 +427,7 @@ def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: Agent
     assert [head.user_id for head in memory.sessions()] == [None, "ben", None]
     for name in "ab":
         assert memory.history(name)[0].created_at == datetime(2024, 1, 1, tzinfo=UTC)
-    assert memory.history("a")[1].message.to_dict()["mood"] == "fine"
+    assert memory.history("a")[1].message.metadata["source"] == "web"
     write_lines(path, [*lines, {"session_id": "a", "role": "user", "content": "5"}])
     assert twice(memory, path, "jsonl", user=None).new_messages == 1
 

@@ -91,6 +91,7 @@ class NoteWriting:
 
 
 _OTHER = "it was imported before with other content. The earlier content stays"
+_MARK = "imported"  # the key of a message's id and source in its metadata
 _AT_ONCE = 200  # maximum number of messages in one transaction
 _PAGE = 500
 _MESSAGE = 500  # overhead of a message, in characters
@@ -133,9 +134,9 @@ class SessionWriting:
             is_whole &= page[0].seq == after + 1
             self.is_new, after = False, page[-1].seq
             for entry in page:
-                notes = entry.message.metadata
-                if notes.get("source") == self._terms.source and isinstance(notes.get("id"), str):
-                    stored[notes["id"]] = digest_of([entry.message])
+                mark = mapping(entry.message.metadata.get(_MARK))
+                if mark.get("source") == self._terms.source and isinstance(mark.get("id"), str):
+                    stored[mark["id"]] = digest_of([entry.message])
         if is_whole:
             self.newest = next(reversed(stored), None)
         return stored
@@ -322,7 +323,7 @@ class ImportWriting:
 
     def _message(self, source: SourceMessage) -> Message:
         notes = mapping(source.message.get("metadata"))
-        notes = {**notes, "id": source.id, "source": self._terms.source}
+        notes = {**notes, _MARK: {"id": source.id, "source": self._terms.source}}
         return Message.of({**source.message, "metadata": notes})
 
     def _flush(self) -> None:
