@@ -141,7 +141,7 @@ def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> 
     """Mark a method as a tool; see `tools_of`.
 
     The method takes a scope and the tool's arguments, and returns the text for the model. The
-    schema comes from the method's signature, with pydantic's `Field(...)` as defaults. "{name}" in
+    schema comes from the method's signature. A default may be pydantic's `Field(...)`. "{name}" in
     `name` or `description` is replaced by the attribute `name` of the method's object.
     """
 
@@ -176,12 +176,15 @@ def _tool(bound: Callable[..., str], method: Any, words: Mapping[str, object]) -
 @cache
 def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
     """Return a method's arguments as a pydantic model, and whether the method takes the model."""
-    hints = get_type_hints(method)
+    hints = get_type_hints(method, include_extras=True)
     _, _, *parameters = inspect.signature(method).parameters.values()
-    first = hints[parameters[0].name] if parameters else None
+    first = hints.get(parameters[0].name) if parameters else None
     if isinstance(first, type) and issubclass(first, Arguments):
         return first, True
-    fields: dict[str, Any] = {each.name: (hints[each.name], each.default) for each in parameters}
+    fields: dict[str, Any] = {
+        each.name: (hints.get(each.name, Any), ... if each.default is each.empty else each.default)
+        for each in parameters
+    }
     return create_model(method.__name__, __base__=Arguments, **fields), False
 
 

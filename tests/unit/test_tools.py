@@ -4,7 +4,7 @@ import json
 import traceback
 from contextlib import suppress
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from anthropic.types import ToolParam
@@ -177,7 +177,7 @@ class Shop:
     def add(
         self,
         scope: Scope,
-        title: str = Field(min_length=1, description="What it is called."),
+        title: Annotated[str, Field(min_length=1, description="What it is called.")],
         size: int | None = Field(default=None, ge=1, description="Its pages."),
     ) -> str:
         return f"{scope.user_id}: {title!r} {size!r}"
