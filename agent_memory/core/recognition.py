@@ -20,8 +20,8 @@ from agent_memory.errors import InvalidMessage
 Fields = Mapping[str, Any]
 
 _NESTED = ("content", "tool_calls", "function_call", "parts", "output", "candidates", "message")
-_SHAPED = frozenset({"parts", "type", "blocks", "contents", "kind", "phase"})
-"""Fields that no chat message has."""
+_SHAPED = frozenset({"parts", "type", "blocks", "contents", "kind", "phase", "tool_calls"})
+"""Fields that a message of a role and a text does not have."""
 _OWN = ("created_at", "metadata")
 _MESSAGE = frozenset({"role", "raw", "type", "parts", "kind"})
 """Fields of a message or an item. A response around a message has none of these fields."""
@@ -84,7 +84,8 @@ def _fields(fields: Fields) -> Fields:
     if raw is not None:
         return _of_raw(fields, raw)
     content = fields.get("content", "")
-    is_shaped = _SHAPED & fields.keys() or isinstance(content, list) or "tool_calls" in fields
+    is_chat = "role" in fields and "content" in fields and not _SHAPED & fields.keys()
+    is_shaped = not is_chat or isinstance(content, list)
     if is_shaped or type(content) is not str:
         fields = {key: plain(value) if key in _NESTED else value for key, value in fields.items()}
     if is_shaped:
@@ -94,6 +95,8 @@ def _fields(fields: Fields) -> Fields:
     role = fields.get("role")
     if role is None:
         raise InvalidMessage(f"The message has no `role`. {_WANTED}")
+    if role == "user" and "content" not in fields:  # no context could show it
+        raise InvalidMessage(f"The message has no `content`. {_WANTED}")
     return {**fields, "role": role_in(role)} if isinstance(role, str) else fields
 
 

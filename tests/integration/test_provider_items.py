@@ -168,9 +168,10 @@ def test_an_adapter_adds_a_format() -> None:
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", [raw(item, "mine"), raw(silent, "mine"), user("Sure?")])
         assert [one["content"] for one in memory.get("s").to_messages()] == ["Sure?"]
-        register(Format("mine", to_chat))
+        register(Format("mine", to_chat, recognises=lambda fields: fields.keys() == {"said"}))
+        memory.update("s", {"said": [["user", "Now?"]]})
         chat = memory.get("s").to_messages()
-        assert [one["content"] for one in chat] == ["Which way?", "Left.", "Sure?"]
+        assert [one["content"] for one in chat] == ["Which way?", "Left.", "Sure?", "Now?"]
         assert [entry.message.raw for entry in memory.history("s")][:2] == [item, silent]
         with pytest.raises(InvalidInput, match=r"anthropic\.messages, .*openai\.responses, .*xai"):
             memory.get("s", format="mine")

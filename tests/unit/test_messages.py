@@ -199,6 +199,7 @@ NAMELESS = "has no `role`"
         ({"role": 3}, "`role` must be text"),
         ({"raw": {"kind": "mystery"}}, "needs its `format`"),
         ({"raw": "text", "format": "x"}, "`raw` must be a mapping"),
+        ({"role": "user", "text": "hi"}, "The message has no `content`"),
         ({**U, "content": 3}, "`content` is of type int"),
         ({**U, "content": b"bytes"}, "`content` is of type bytes"),
         ({**U, "content": ("a", "b")}, "`content` is of type tuple"),
