@@ -75,7 +75,8 @@ _ADVICE = (
 _ASSISTANT = re.compile(
     rf"\b(?:did|had|have|what|which|that|as|when) you\b.{{0,20}}\b(?:{_SAYS})"
     rf"|\byour (?:\w+ )?(?:{_ADVICE})|\b(?:{_ADVICE}) (?:that )?you\b"
-    rf"|\byou (?:once )?(?:{_SAYS})\w*\b.*\b(?:once|before|earlier|last|me|why|how)\b"
+    rf"|(?<!can )(?<!could )(?<!will )(?<!would )\byou (?:once )?(?:{_SAYS})\w*\b"
+    r".*\b(?:once|before|earlier|last|me|why|how)\b"
     r"|\bhow did (?:we|i) (?:fix|get|resolve|solve)\b"
     r"|\b(?:what|which|how|where|when|why|who)\b(?!.*\bI\b.*\byou\b)[^.?!]{0,40}"
     r"\b(?:was|were|did)\b[^.?!]{0,40}\byou \w"

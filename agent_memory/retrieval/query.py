@@ -30,10 +30,16 @@ _FIRST_PERSON = re.compile(
     r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself|[Ww]e|us|[Oo]urs?|i'(?:m|ve|d|ll)"
     r"|(?:do|did|am|was|have|had|can|should|would|will) i)\b"
 )
+# phrases that contain "you", but are not about the assistant: "Do you know where I live?"
+_HEARER = re.compile(
+    r"\b(?:can|could|will|would) you\b(?: please)?\s*|\byou (?:still )?(?:know|remember|recall)\b"
+    r"|\b(?:tell|told|to) you\b|\b(?:weißt|erinnerst) du\b|\btu te souviens\b|\bte acuerdas\b",
+    re.IGNORECASE,
+)
 # phrases that contain "I" or "me", but are not about the user
 _ANYBODY = re.compile(
     r"\bhow (?:do|can|could|should|would) I\b"
-    r"|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let) me\b",
+    r"|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let|help|remind) me\b",
     re.IGNORECASE,
 )
 _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)
@@ -151,14 +157,13 @@ def _meant(question: str) -> Iterator[int]:
 
     These are all speakers that the question names, and the assistant if the question asks what the
     assistant said. The user is included if the question is in the first person and does not say
-    "you".
+    "you", except as in "Do you know".
     """
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):
         yield term_of(f"{SPEAKER}{word}")
     if asks_assistant(question):
         yield term_of(ASSISTANT)
-    first, second = persons(question)
-    if (first or _FIRST_PERSON.search(_ANYBODY.sub("", question))) and not (
-        second or _SECOND_PERSON.search(question)
-    ):
+    own = _ANYBODY.sub("", _HEARER.sub("", question))
+    first, second = persons(own)
+    if (first or _FIRST_PERSON.search(own)) and not (second or _SECOND_PERSON.search(own)):
         yield term_of(USER)
