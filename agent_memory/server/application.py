@@ -41,10 +41,12 @@ from agent_memory.server.openapi import document
 from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll
 from agent_memory.server.problems import (
     BROKEN,
+    FORBIDDEN,
     INVALID,
     NO_SUCH_CALL,
     NOT_CONFIGURED,
     TOO_MANY,
+    UNAUTHENTICATED,
     WRONG_METHOD,
     Kind,
     Refused,
@@ -463,6 +465,9 @@ def _refusal_of(error: Exception) -> Exception:
     if not isinstance(error, HTTPException):
         return error
     headers = error.headers or {}
+    if error.status_code in (401, 403):  # raised by the application's own sign-in
+        kind = UNAUTHENTICATED if error.status_code == 401 else FORBIDDEN
+        return Refused(kind, str(error.detail), headers=headers)
     return Refused(WRONG_METHOD if "Allow" in headers else NO_SUCH_CALL, headers=headers)
 
 

@@ -55,6 +55,18 @@ class Principal:
     rights: frozenset[Right]
     label: str = ""  # a description for people, possibly empty
 
+    @classmethod
+    def of_user(cls, name: str, user_id: str, rights: Iterable[Right]) -> Principal:
+        """Return the principal of one user. An id that is a pattern is refused.
+
+        Raises:
+            InvalidId: The id is invalid, or ends with `*` and would match other users.
+        """
+        check_id("The user's id", user_id)
+        if user_id.endswith(_PATTERN):
+            raise InvalidId(f"The user's id is {quoted(user_id)}. Use an id without * at the end.")
+        return cls(name, (user_id,), frozenset(rights))
+
     def user(self, named: str | None) -> str:
         """Return the id of the user that a call acts for. `named` is the user in the request."""
         if named is None:
@@ -173,13 +185,9 @@ class Tokens:
                 leeway=_LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud", self._user_claim]},
             )
-            user_id = claims[self._user_claim]
-            check_id("The user's id", user_id)
+            return Principal.of_user("jwt", claims[self._user_claim], self._rights)
         except (jwt.PyJWTError, InvalidId, ValueError):
             return None
-        if user_id.endswith("*"):  # `Principal.users` would match other users with this prefix
-            return None
-        return Principal("jwt", (user_id,), self._rights)
 
     def _key(self, kid: str | None) -> PyJWK | None:
         """Return the issuer's key with an id, or None.

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import openapi_spec_validator
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
@@ -17,7 +17,7 @@ import agent_memory
 from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.server.application import OPENAPI, Application
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import Principal, unauthenticated
+from agent_memory.server.credentials import Principal
 from agent_memory.server.logs import JsonLines
 from agent_memory.server.openapi import document
 from tests.integration.serving import Service, serving
@@ -67,7 +67,6 @@ def test_each_entry_stands_alone() -> None:
             assert name in one.in_path or one.has_body or field.annotation is not dict
 
 
-RIGHTS: Any = frozenset({"read", "write"})
 HI = {"messages": [{"role": "user", "content": "I moved to Lisbon."}]}
 
 
@@ -75,8 +74,8 @@ async def signed_in(request: Request) -> Principal:
     """The user who has signed in to the application."""
     user = request.headers.get("x-user")
     if user is None:
-        raise unauthenticated()
-    return Principal("session", (user,), RIGHTS)
+        raise HTTPException(401, "Log in first.")
+    return Principal.of_user("session", user, ["read", "write"])
 
 
 @pytest.fixture
@@ -99,12 +98,14 @@ def test_it_is_mounted_with_a_sign_in_of_ones_own(client: TestClient) -> None:
     ana, ben = {"x-user": "ana"}, {"x-user": "ben"}
     assert client.get("/").json() == "home"
     path = "/memory/v1/sessions/a%2Fb/messages"
-    assert client.post(path, json=HI).status_code == 401
+    assert client.post(path, json=HI).json()["detail"] == "Log in first."
     assert client.post(path, json=HI, headers={"X-API-Key": "am_1"}).status_code == 401
     assert client.post(path, json=HI, headers=ana).json()["end"] == 1
     assert client.get("/memory/v1/sessions", headers=ana).json()["sessions"][0]["id"] == "a/b"
     assert client.get(path, headers=ben).status_code == 404
     assert client.get(f"{path}?user_id=ana", headers=ben).status_code == 404
+    for pattern in ("*", "an*"):  # a user may have chosen this name
+        assert client.get(f"{path}?user_id=ana", headers={"x-user": pattern}).status_code == 422
     assert client.delete("/memory/v1/sessions/a%2Fb", headers=ana).status_code == 403
     assert client.get("/memory/v1/nothing", headers=ana).json()["type"].endswith("no-such-call")
     assert client.patch("/memory/v1/sessions", headers=ana).status_code == 405
