@@ -63,7 +63,7 @@ prune_session    POST   /sessions/{session_id}/prune        memory.prune       w
 pin_message      PUT    /sessions/{session_id}/pins/{seq}   memory.pin         write  own done
 unpin_message    DELETE /sessions/{session_id}/pins/{seq}   memory.unpin       write  own done
 list_tools       GET    /sessions/{session_id}/tools        memory.tools       read   read tools
-call_tool        POST   /sessions/{session_id}/tools/{name} memory.call_tool   write  write text
+call_tool POST /sessions/{session_id}/tools/{name} memory.call_tool write write text no-retry
 before_turn      POST   /sessions/{session_id}/before-turn  memory.before_turn read   read begun
 regenerate       POST   /sessions/{session_id}/regenerate   memory.regenerate  read   own begun
 after_turn       POST   /sessions/{session_id}/after-turn   memory.after_turn  write  write end

@@ -98,7 +98,9 @@ class Remote:
                 )
         if call.once:  # with a key, a retried request is stored once
             headers.setdefault(_HEADERS["key"][0], uuid4().hex)
-        return request_of(call.method, call.path, sent, user_id, headers, call.again)
+        # these tools store nothing, or once for a key; other tools may do their work twice
+        again = call.again or str(arguments.get("name")).startswith("memory_")
+        return request_of(call.method, call.path, sent, user_id, headers, again)
 
 
 class _NoSuchId(Exception):

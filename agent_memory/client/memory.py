@@ -21,7 +21,7 @@ from agent_memory.client.handles import (
 from agent_memory.client.service import Request, Service, is_missing
 from agent_memory.client.values import digest_of, parsed, plain, sent
 from agent_memory.core.ids import check_id, check_share
-from agent_memory.core.limits import check_callable
+from agent_memory.core.limits import at_most, check_callable, place_in_log
 from agent_memory.core.receipts import Part, Receipt
 from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.engine.memory import AgentMemory
@@ -129,10 +129,12 @@ class RemoteMemory(AgentMemory):
         last: int | None = None,
     ) -> list[Entry]:
         call, about = _CALLS["history"], {"session_id": session_id, "user_id": user_id}
-        if limit is None and type(last) is int and last > MOST and type(after) is int:
+        after, limit = place_in_log("after", after), at_most("limit", limit)
+        last = at_most("last", last)
+        if limit is None and last is not None and not 0 < last <= MOST:
             head = self.head(session_id, user_id=user_id)
             after, limit, last = max(after, (head.end if head else 0) - last), last, None
-        if last is not None or not (limit is None or type(limit) is int):
+        if last is not None:
             arguments = {**about, "after": after, "limit": limit, "last": last}
             return cast("list[Entry]", self._remote.ask(call, arguments))
         entries: list[Entry] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -71,7 +71,7 @@ class Service:
 
         def once() -> Any:
             with self._sent(request) as response:
-                return _read(response.read())["value"]
+                return _read(response.read(), self.url)["value"]
 
         return self._tries(request.again)(once)
 
@@ -89,7 +89,7 @@ class Service:
                 if name == "event":
                     event = text
                 elif name == "data":
-                    data = _read(text)
+                    data = _read(text, self.url)
                     if event == "error":
                         raise _error_of(data["problem"])
                     if event == "end":
@@ -112,7 +112,7 @@ class Service:
             content = json.dumps(request.body, separators=(",", ":")).encode()
             headers["Content-Type"] = "application/json"
         with (
-            _unreachable(self.url),
+            _unreachable(self.url, request.again),
             self._client().stream(
                 request.method,
                 f"{_PREFIX}{request.path}",
@@ -183,16 +183,19 @@ _GROWING = wait_random_exponential(multiplier=0.2, max=5.0)
 
 
 @contextmanager
-def _unreachable(url: str) -> Iterator[None]:
+def _unreachable(url: str, again: bool = True) -> Iterator[None]:
     """Translate connection errors of httpx. The new errors lack the request and its key."""
     import httpx
 
     try:
         yield
     except httpx.TransportError as error:
+        advice = "A write may be repeated with the same `key`."
+        if not again:
+            advice = "The call may have taken effect: read the data before you repeat it."
         failure = _Unreached(
             f"The service at {url} does not answer: {type(error).__name__}. Check that it runs "
-            "(/health/live). A write may be repeated with the same `key`."
+            f"(/health/live). {advice}"
         )
         failure.may_be_done = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
         raise failure from None
@@ -209,11 +212,8 @@ def _problem_in(response: httpx.Response, url: str) -> AgentMemoryError:
         )
     try:
         error = _error_of(json.loads(response.read()))
-    except (ValueError, KeyError, TypeError, AttributeError):  # the answer is not from a service
-        error = StoreUnavailable(
-            f"{url} answers {status}, but is not an agent-memory service. Check the address and "
-            "any proxy."
-        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        error = _not_a_service(url, status)
     error.status = status  # type: ignore[attr-defined]
     after = response.headers.get("retry-after", "")
     error.retry_after = int(after) if after.isdigit() else None  # type: ignore[attr-defined]
@@ -232,11 +232,19 @@ def _error_of(problem: Mapping[str, Any]) -> AgentMemoryError:
     return error
 
 
-def _read(text: bytes | str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise StoreUnavailable("The service's answer is not JSON. Try again.") from None
+def _read(text: bytes | str, url: str) -> Mapping[str, Any]:
+    with suppress(ValueError):
+        data = json.loads(text)
+        if isinstance(data, dict) and data.keys() & {"value", "problem"}:
+            return data
+    raise _not_a_service(url, 200)
+
+
+def _not_a_service(url: str, status: int) -> AgentMemoryError:
+    return StoreUnavailable(
+        f"{url} answers {status}, but is not an agent-memory service. Check the address and any "
+        "proxy."
+    )
 
 
 def _address(url: str, plain_http: bool) -> str:

@@ -244,7 +244,7 @@ class Application:
         headers = request.headers
         exact = operation.exact and any(EXACT in value for value in headers.getlist("accept"))
         form = form_of(operation, path, query, body, exact)
-        marks = key_of(headers), version_of(headers)
+        marks = key_of(headers, operation), version_of(headers)
         at = At(self._memory.memory, user_id, principal, *marks, exact)
         return at, form, len(body)
 

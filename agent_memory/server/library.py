@@ -65,6 +65,7 @@ def operation_of(call: Call) -> Operation:
         form.shape,
         (summary.rstrip(".:") + ".", described),
         once=call.once,
+        again=call.again,
         versioned=call.versioned,
         run_all=_append_all if call.name == "append_messages" else None,
         anyones=call.needs != "admin" and call.subject != "shared",

@@ -97,6 +97,7 @@ class Operation:
     answer: Shape | None  # the form of the response; None for a stream
     about: tuple[str, str]  # the summary and the rest of the description
     once: bool = False  # whether the call takes an Idempotency-Key
+    again: bool = True  # whether a repeated call has no further effect; see `Call.again`
     versioned: bool = False  # whether the call takes If-Match
     streams: Streamed = ""  # the media type of a streamed response; empty for one JSON response
     # Runs a batch of calls, and returns a response or an error for each call. Set for calls that

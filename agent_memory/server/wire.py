@@ -97,11 +97,17 @@ def form_of(
         raise invalid(error) from None
 
 
-def key_of(headers: Headers) -> str | None:
+def key_of(headers: Headers, operation: Operation) -> str | None:
     """Return the Idempotency-Key of a request, or None."""
     key = _header(headers, "idempotency-key")
     if key is None:
         return None
+    if not (operation.once or operation.again):
+        raise Refused(
+            INVALID,
+            "This call takes no Idempotency-Key: a repeated call takes effect twice. Leave the key "
+            "out. If no answer arrives, read the data before you repeat the call.",
+        )
     text = unquote_to_bytes(key).decode("utf-8", "replace")
     if not (key.strip() and len(text) <= _LONGEST_KEY and key.isascii()):
         raise Refused(

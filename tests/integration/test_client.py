@@ -123,14 +123,19 @@ def test_a_write_that_is_made_again_is_stored_once(home: Home, answers: tuple[in
 
 
 def test_what_would_be_done_twice_is_not_made_again(home: Home) -> None:
-    """Wrong: `pop` is retried after a lost answer, and removes messages twice."""
+    """Wrong: `pop` or a tool call is retried after a lost answer, and takes effect twice."""
     memory = home.as_("ana")
     memory.update("s", [HI, HI, HI])
-    service = failing(0)
-    with pytest.raises(StoreUnavailable, match="does not answer"):
-        memory.pop("s")
-    assert service.asked == 1
+    edit = {"command": "insert", "path": "/memories/a", "insert_line": 0, "insert_text": "X"}
+    for call in (lambda: memory.pop("s"), lambda: memory.call_tool("s", "files", edit)):
+        service = failing(0)
+        with pytest.raises(StoreUnavailable, match="read the data before you repeat it"):
+            call()
+        assert service.asked == 1
     assert len(memory.history("s")) == 2
+    service = failing(0)
+    assert "Noted" in memory.call_tool("s", "memory_write", {"text": "Likes tea."})
+    assert service.asked == 2
 
 
 def test_it_gives_up(home: Home) -> None:
@@ -139,6 +144,9 @@ def test_it_gives_up(home: Home) -> None:
     with pytest.raises(StoreUnavailable, match="Not now"):
         home.as_("ana", attempts=2).get("s")
     assert service.asked == 2
+    failing(200)
+    with pytest.raises(StoreUnavailable, match="not an agent-memory service"):
+        home.as_("ana").get("s")
 
 
 def test_the_key_goes_nowhere_else(home: Home, caplog: pytest.LogCaptureFixture) -> None:
@@ -255,6 +263,9 @@ def test_a_log_of_many_pages(home: Home) -> None:
     assert seqs == list(range(1, 1201))
     assert [one.seq for one in memory.history("s", last=700)] == seqs[-700:]
     assert [one.seq for one in memory.history("s", after=100, limit=600)] == seqs[100:700]
+    assert memory.history("s", last=0) == []
+    with pytest.raises(InvalidInput, match="limit is -1"):
+        memory.history("s", limit=-1)
     assert memory.edit("s", lambda log: log[-2:]).end == 2
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.limits import Limits
 from tests.integration.serving import (
     BY_NAME,
@@ -113,6 +114,15 @@ def test_a_key_names_one_write(service: Service, name: str) -> None:
     for bad in ("", " ", "x" * 256):
         refused = service.call(name, key, given, Idempotency_Key=bad)
         assert refused.status == 422
+
+
+@pytest.mark.parametrize("name", [one.name for one in OPERATIONS if not one.once | one.again])
+def test_a_key_that_would_not_count_is_refused(service: Service, name: str) -> None:
+    """Wrong: a call ignores its key, so that a retry takes effect twice."""
+    given = sample(service, name, "ana")
+    answer = service.call(name, service.key("ana"), given, Idempotency_Key="k-1")
+    assert answer.status == 422
+    assert "takes no Idempotency-Key" in answer.json["detail"]
 
 
 def test_an_expected_end(service: Service) -> None:

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import openapi_spec_validator

@@ -456,7 +456,10 @@ def test_tools(memory: AgentMemory) -> None:
     assert "null" not in json.dumps(memory.tools("s", user_id="ada"))  # schemas have no null
     told = json.loads(call("spatial_observe", {"text": "A red door.", "position": [3, 4]}))
     seen = {"text": "Perhaps a cat.", "position": [1.0, 1], "confidence": 0.5}
-    call("spatial_observe", json.dumps(seen))
+    for _ in range(2):  # the second call is a retry
+        call("spatial_observe", json.dumps(seen), key="k-1")
+    assert "was used for another" in call("spatial_observe", {**seen, "text": "A cat."}, key="k-1")
+    assert memory.user("ada").spatial().count() == 2
     made = memory.user("ada").spatial().get(told["id"])
     assert (made.text, made.position, made.session_id) == ("A red door.", (3.0, 4.0), "s")
     (near,) = json.loads(call("spatial_near", {"position": [0, 0], "k": 1, "query": "red door"}))

@@ -163,7 +163,7 @@ class SpatialMemory(CollectionBlock):
         ),
         confidence: float = Field(default=1.0, ge=0, le=1, description="Certainty, from 0 to 1."),
     ) -> str:
-        observation = self.open(scope).observe(text, position, confidence=confidence)
+        observation = self.open(scope).observe(text, position, confidence=confidence, key=scope.key)
         return json.dumps({"id": observation.id})
 
     @tool(
