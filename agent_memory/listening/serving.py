@@ -5,17 +5,20 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import signal
 import socket
 import time
 from asyncio import TimerHandle
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from types import FrameType
 from typing import Any, cast
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import HANDLED_SIGNALS
 
 from agent_memory.errors import ConfigError
 from agent_memory.listening.asgi import App
@@ -214,6 +217,12 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._begun()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Finish the requests in progress. A second signal ends the process."""
+        for caught in HANDLED_SIGNALS:
+            signal.signal(caught, signal.SIG_DFL)
+        super().handle_exit(sig, frame)
 
 
 def serve(app: App, listener: socket.socket, begun: Callable[[], None]) -> None:
