@@ -290,7 +290,13 @@ def _key(model: str, config: AgentMemoryConfig) -> Check:
     """Check that a model has its key, without calling it."""
     from agent_memory.models.loading import load_litellm
 
-    environment = load_litellm().validate_environment(model, api_base=config.api_base)
+    litellm = load_litellm()
+    try:
+        litellm.get_llm_provider(model, api_base=config.api_base)
+    except litellm.BadRequestError:
+        text = f"{model} names no provider that litellm knows. Name it as provider/model, such as"
+        return "✗", f"{text} openai/gpt-4o-mini."
+    environment = litellm.validate_environment(model, api_base=config.api_base)
     if config.api_key is not None or environment["keys_in_environment"]:
         return "✓", f"{model} is configured; no key is missing. {_UNCALLED}"
     if config.api_base is None and environment["missing_keys"]:

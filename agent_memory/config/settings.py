@@ -171,7 +171,7 @@ class AgentMemoryConfig(SettingsModel):
     max_message_bytes: Positive = 64 * 1024 * 1024
     max_recall_tokens: Amount | None = None
     min_relevance: float = Field(default=0.1, ge=0, le=1)
-    model: str | None = None
+    model: str | None = Field(default=None, min_length=1)
     api_base: Address[str | None] = Field(default=None, repr=False)
     api_key: SecretStr | None = None
     model_timeout: Seconds = 30.0

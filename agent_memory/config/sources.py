@@ -48,6 +48,7 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
         case_sensitive=False,
         env_prefix=prefix,
         env_nested_delimiter=NESTED,
+        env_parse_none_str="null",
     )
     try:
         return source()

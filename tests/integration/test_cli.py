@@ -375,8 +375,9 @@ def marks(told: str) -> dict[str, str]:
     return {line.split()[1]: line.split()[0] for line in told.splitlines() if line.strip()}
 
 
-def test_doctor_without_anything() -> None:
-    """Wrong: `doctor` creates a database, or reports an unconfigured part as a failure."""
+def test_doctor_without_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: `doctor` creates a database, or reports an unconfigured part as a failure. Or a model
+    that litellm does not know passes."""
     told = run("doctor")
     assert marks(told) == {
         "store": "\u2013", "vectors": "✓", "embedder": "✓", "model": "\u2013",
@@ -384,6 +385,8 @@ def test_doctor_without_anything() -> None:
     }  # fmt: skip
     assert "384 numbers" in told
     assert not list(Path().glob("*.db"))
+    monkeypatch.setenv("AGENT_MEMORY_MODEL", "gpt-99")
+    assert marks(run("doctor", ok=False))["model"] == "✗"
 
 
 def test_doctor_and_config_know_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,7 +130,10 @@ def test_what_the_environment_cannot_mean_is_told(monkeypatch: pytest.MonkeyPatc
         AgentMemoryConfig()
     monkeypatch.delenv("AGENT_MEMORY_BLOCKS")
     monkeypatch.setenv("AGENT_MEMORY_MODEL", "")  # empty is not unset
-    assert AgentMemoryConfig().model == ""
+    with pytest.raises(InvalidSetting, match="model"):
+        AgentMemoryConfig()
+    monkeypatch.setenv("AGENT_MEMORY_MODEL", "null")
+    assert AgentMemoryConfig().model is None
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KEEP", "1")
     with pytest.raises(InvalidSetting, match="overflow"):
         AgentMemoryConfig()
