@@ -394,15 +394,16 @@ def test_llama_index_has_a_session_for_each_key(tmp_path: Path, memory: AgentMem
 
 
 def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a row's time is lost, or an item is changed."""
+    """Wrong: a row's time is lost, an item is changed, or an encrypted item is sent to a model."""
     item = {"type": "reasoning", "id": "r", "summary": []}
     rows = [
         {"session_id": "s", "message_data": json.dumps(one), "created_at": "2025-03-01 10:00:00"}
-        for one in ({"role": "user", "content": "hi"}, item)
+        for one in ({"role": "user", "content": "hi"}, item, {"__enc__": 1, "payload": "gAAA"})
     ]
     columns = "id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT, created_at TIMESTAMP"
     path = write_table(tmp_path / "a.db", "agent_messages", columns, rows)
-    twice(memory, path, "openai-agents")
+    done = twice(memory, path, "openai-agents")
+    assert [one.where for one in done.unread] == ["a.db, agent_messages, row 3"]
     first, second = memory.history("s")
     assert (first.message.text(), second.message.raw) == ("hi", item)
     assert first.created_at == datetime(2025, 3, 1, 10, tzinfo=UTC)

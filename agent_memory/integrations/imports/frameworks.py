@@ -144,8 +144,8 @@ def _item_row(table: str, element: Element) -> Iterator[Event]:
     if isinstance(part, Unread):
         yield part
         return
-    if not isinstance(part.value, dict):
-        yield Unread(where, "not an item of the Responses API: it is not an object")
+    if not {"type", "role"} & mapping(part.value).keys():  # such as an item of EncryptedSession
+        yield Unread(where, "not an item of the Responses API: it has no `type` and no `role`")
         return
     session = usable(str(row["session_id"]))
     yield SessionBegin(session)
