@@ -47,16 +47,14 @@ def check_moment(
     )
 
 
-def parse_time(value: object) -> datetime | None:
+def parse_time(value: Any) -> datetime | None:
     """Parse a number of epoch seconds or milliseconds, or a text in ISO 8601.
 
     Return None for other values, and for numbers below about 100,000,000 (March 1973).
     """
     if type(value) not in (int, float, str):
         return None
-    parsers: tuple[Callable[[Any], datetime], ...]  # pydantic refuses a zone such as "+02"
-    parsers = _DATETIME.validate_python, datetime.fromisoformat
-    for parse in parsers:
+    for parse in (_DATETIME.validate_python, datetime.fromisoformat):  # pydantic refuses "+02"
         with suppress(ValueError, OverflowError, TypeError):
             time = parse(value)
             time = time.replace(tzinfo=UTC) if time.tzinfo is None else time

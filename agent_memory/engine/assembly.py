@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.config.settings import NOTES
 from agent_memory.core.context import without_context
-from agent_memory.core.limits import text_of
+from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.plugins import find_kind
 from agent_memory.core.threads import apart
 from agent_memory.engine.append import Appender
@@ -28,7 +28,7 @@ from agent_memory.engine.processing.worker import Housekeeping, Worker
 from agent_memory.engine.services import Services
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
-from agent_memory.errors import ConfigError
+from agent_memory.errors import ConfigError, UnknownKind
 from agent_memory.ltm_blocks.base import Block, FactBlock, NoteBlock
 from agent_memory.models.embedders import is_remote
 from agent_memory.models.loading import load_litellm
@@ -211,7 +211,10 @@ class Components:
                 return block
         if kind in blocks:
             return blocks[kind]
-        raise _lacking(kind)
+        with suppress(UnknownKind):
+            raise _lacking(kind)
+        names = ", ".join(blocks) or "none"
+        raise ConfigError(f"No block has the kind or name {quoted(kind)}. There are: {names}.")
 
     @property
     def fact_blocks(self) -> list[FactBlock]:

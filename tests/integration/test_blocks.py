@@ -255,6 +255,8 @@ def test_what_memory_refuses_is_refused_and_the_model_asked() -> None:
             memory.update("s", {"role": "nobody", "content": "x"})
         with pytest.raises(InvalidId):
             memory.update("", HELLO)
+        with pytest.raises(ConfigError, match=r"or name 'ledger'\. There are: "):
+            memory.open("ledger")
         with pytest.raises(ConfigError, match="skills"):
             memory.open("skills")
     with (
