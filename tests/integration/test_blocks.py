@@ -98,6 +98,8 @@ def test_an_object_with_the_methods_is_a_block_and_none_without() -> None:
         memory.flush()
         context = memory.get("t", user_id="a")
         assert [(r.block, r.text) for r in context.recalls] == [("plain_notes", "My bike is red.")]
+        with pytest.raises(ConfigError, match=r"or name 'plain'\. There are: plain_notes, notes"):
+            memory.open("plain")
         assert "<plain_notes_memory>" in str(context.to_messages())
         memory.delete("s")
         assert memory.get("t", user_id="a").recalls == []
@@ -255,8 +257,6 @@ def test_what_memory_refuses_is_refused_and_the_model_asked() -> None:
             memory.update("s", {"role": "nobody", "content": "x"})
         with pytest.raises(InvalidId):
             memory.update("", HELLO)
-        with pytest.raises(ConfigError, match=r"or name 'ledger'\. There are: "):
-            memory.open("ledger")
         with pytest.raises(ConfigError, match="skills"):
             memory.open("skills")
     with (
