@@ -7,7 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from agent_memory import AgentMemory
+
 Json = dict[str, Any]
+
+
+def ids(memory: AgentMemory) -> list[str]:
+    return [head.session_id for head in memory.sessions()]
 
 
 def gpt(

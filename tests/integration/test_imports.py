@@ -15,15 +15,12 @@ from tests.integration.import_samples import (
     code,
     gpt,
     gpt_chat,
+    ids,
     write_json,
     write_lines,
     write_table,
 )
 from tests.kit import model_at, texts
-
-
-def ids(memory: AgentMemory) -> list[str]:
-    return [head.session_id for head in memory.sessions()]
 
 
 def twice(memory: AgentMemory, path: Path, source: str, user: str | None = "ana") -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from agent_memory import AgentMemory, NoteMemory, VectorMemory, operations
 from agent_memory.integrations.importing import Imported, import_chats
-from tests.integration.import_samples import gpt, gpt_chat, write_json
+from tests.integration.import_samples import gpt, gpt_chat, ids, write_json
 from tests.kit import clean_environment, invoke, texts
 
 LATER = (datetime.now(UTC) + timedelta(days=1)).timestamp()
@@ -20,10 +20,6 @@ BLOCKS: list[Any] = [NoteMemory(), VectorMemory()]
 def memory() -> Iterator[AgentMemory]:
     with AgentMemory(store="memory://", blocks=BLOCKS) as memory:
         yield memory
-
-
-def ids(memory: AgentMemory) -> list[str]:
-    return [head.session_id for head in memory.sessions()]
 
 
 def counts(done: Imported) -> tuple[int, int, int]:
