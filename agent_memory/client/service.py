@@ -15,6 +15,7 @@ from tenacity.wait import wait_random_exponential
 
 from agent_memory import errors
 from agent_memory.client.calls import EXACT
+from agent_memory.core.limits import how_many, quoted
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.tracing import leaving
 from agent_memory.errors import AgentMemoryError, ConfigError, MemoryClosed, StoreUnavailable
@@ -56,8 +57,10 @@ class Service:
     ) -> None:
         self.url = _address(url, plain_http)
         self._key = _checked_key(os.environ.get(KEY) if api_key is None else api_key)
+        if not isinstance(timeout, int | float) or not timeout > 0:
+            raise ConfigError(f"timeout is {quoted(timeout)}. Give a number of seconds above 0.")
         self._timeout = timeout
-        self._attempts = attempts
+        self._attempts = how_many("attempts", attempts, 1)
         self._open: httpx.Client | None = None
         self._closed = False
         self._opening = fork_safe_lock(own=True)
@@ -193,11 +196,14 @@ def _unreachable(url: str, again: bool = True) -> Iterator[None]:
         advice = "A write may be repeated with the same `key`."
         if not again:
             advice = "The call may have taken effect: read the data before you repeat it."
+        may_be_done = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        # before a connection, the reason names no header: a host, or what is wrong with TLS
+        reason = type(error).__name__ if may_be_done else f"{type(error).__name__}: {error}"
         failure = _Unreached(
-            f"The service at {url} does not answer: {type(error).__name__}. Check that it runs "
+            f"The service at {url} does not answer: {reason}. Check that it runs "
             f"(/health/live). {advice}"
         )
-        failure.may_be_done = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+        failure.may_be_done = may_be_done
         raise failure from None
     except httpx.StreamError as error:
         raise StoreUnavailable(f"The answer of {url} was cut off. Try again.") from error

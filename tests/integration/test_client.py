@@ -168,6 +168,9 @@ def test_the_key_goes_nowhere_else(home: Home, caplog: pytest.LogCaptureFixture)
         with pytest.raises(ConfigError, match="unencrypted"):
             AgentMemory(url, api_key=key)
     AgentMemory("http://memory.example.com", api_key=key, plain_http=True).close()
+    for wrong_option in ({"timeout": 0}, {"timeout": "5"}, {"attempts": 0}):
+        with pytest.raises((ConfigError, InvalidInput), match=next(iter(wrong_option))):
+            AgentMemory(home.url, api_key=key, **wrong_option)
     with pytest.raises(ConfigError, match="must have no user"):
         AgentMemory("https://user:secret@memory.example.com", api_key=key)
     with pytest.raises(ConfigError, match="configured on the service"):
