@@ -6,6 +6,7 @@ import errno
 import functools
 import inspect
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -101,6 +102,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 FAILED = 1
 BAD_SETTINGS = 2
 _INTERRUPTED = 130
+_PIPE_WIDTH = 300
 
 StoreOption = Annotated[
     str | None,
@@ -135,7 +137,10 @@ BudgetOption = Annotated[
 def out(stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPE_WIDTH  # lines of a pipe or a file: ids are not broken
+    return console
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:

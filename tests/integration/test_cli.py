@@ -222,12 +222,16 @@ def test_export_and_import_give_the_same_log(tmp_path: Path) -> None:
         assert fields == {**a.message.to_dict(), "created_at": fields["created_at"]}
 
 
-def test_sessions_lists_what_the_heads_say() -> None:
-    """Wrong: `sessions` shows wrong counts, or hides pending messages."""
+def test_sessions_lists_what_the_heads_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: `sessions` shows wrong counts, hides pending messages, or breaks ids in a pipe."""
+    monkeypatch.delenv("COLUMNS")
+    uuid = "94b8c2f8-3d64-4f0e-9a77-7e8ad9a4cf43"
     with store() as memory:
         memory.update("a", talk(4), user_id="ann")
         head = memory.update("b", talk(6))
+        memory.update(uuid, talk(2), user_id=uuid)
     told = run("sessions")
+    assert told.count(uuid) == 2
     assert re.search(r"^a +ann +4 ", told, re.MULTILINE)
     assert re.search(rf"^b +\u2013 +6 +{head.window_tokens} +6 *$", told, re.MULTILINE)
     assert "vector has 4 pending" in run("show", "a")
