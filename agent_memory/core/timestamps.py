@@ -43,7 +43,7 @@ def check_moment(
             return value.astimezone(UTC)
     raise InvalidInput(
         f"{name} is {quoted(value)}. Give a datetime with a time zone, such as "
-        "datetime(2026, 3, 1, tzinfo=UTC), or a date."
+        "datetime(2026, 3, 1, tzinfo=UTC), in JSON 2026-03-01T00:00:00Z, or a date."
     )
 
 

@@ -78,7 +78,7 @@ _Remembered: TypeAlias = "tuple[str, Principal]"
 _Job: TypeAlias = "tuple[_Remembered | None, At, Form]"
 
 Authenticate = Callable[[Request], "Principal | Awaitable[Principal]"]
-"""Returns the principal of a request, or raises `Refused`."""
+"""Returns the principal of a request, or raises an `HTTPException` or `Refused`."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -94,6 +94,8 @@ _READY_SECONDS = 2.0
 _BRIEF_BYTES = 16_384
 _REMOTE_BATCHES = 4
 _LINE = "agent_memory.seen"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""Other methods are counted as one: anybody can invent methods, and each would be a label."""
 
 
 @dataclass(slots=True)
@@ -161,7 +163,7 @@ class Application:
         if scope["type"] != "http":
             await (self._mcp or self._router)(scope, receive, send)
             return
-        line = _LogLine(scope["method"])
+        line = _LogLine(scope["method"] if scope["method"] in _METHODS else "_OTHER")
 
         async def sending(event: Event) -> None:
             if event["type"] == "http.response.start":
