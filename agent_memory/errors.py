@@ -194,7 +194,7 @@ class ModelRequired(ModelError):
 
 
 class SpendingLimitReached(ModelError):
-    """A spending limit is reached. The work stays pending, and nothing is lost.
+    """A spending limit is reached, or a call has no known price. The work stays pending.
 
     Attributes:
         seconds: Seconds until a retry may succeed.

@@ -26,7 +26,7 @@ SHAPE = "_shape"
 """The attribute that caches the shape of a message; see `agent_memory.core.shapes`."""
 
 STANDING = "_standing"
-"""The attribute that caches the entry to show for a message; see `core.provider_formats`."""
+"""The attribute that caches the entry to show for a message; see `core.compactions`."""
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 

@@ -301,7 +301,7 @@ class Absorber:
             except Exception as error:  # a block's failure must not lose a message
                 wrote = True  # the block may have written a part
                 over = self._parts.services.spending.unaffordable
-                cause = account.refusal or error  # a refusal within the limits: an unknown price
+                cause = account.refusal or error  # a call of unknown price is refused too
                 if account.refusal is not None and over(head.user_id):
                     # no failure: the block waits for the next day's budget
                     until = monotonic() + account.refusal.seconds

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_memory.core.compactions import native
 from agent_memory.core.context import BlockInfo, MemoryContext, left_out_of
 from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
@@ -16,7 +17,6 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer, Shown
 from agent_memory.core.prompt_log import SentContext, encode_context
-from agent_memory.core.provider_formats import native
 from agent_memory.core.query_text import is_courtesy, query_message, with_earlier
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
