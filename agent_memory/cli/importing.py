@@ -176,19 +176,26 @@ def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
 def _append(
     file: Path, session: str, user: str | None, settings: AgentMemoryConfig, *, dry_run: bool
 ) -> None:
-    """Append a log to one session. A repeated import within `keep_keys` stores no line twice."""
+    """Append a log to one session.
+
+    A line's key is the digest of the log up to this line. Within `keep_keys`, a repeated import of
+    the log, or of a longer log, stores no line twice.
+    """
     if file.is_dir():
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)
     if dry_run:
         say(f"{len(lines)} messages for {session}.")
         return
+    digest, keys = sha256(), []
+    for line in file.read_bytes().split(b"\n"):
+        digest.update(line.strip())
+        keys.append(f"import {digest.hexdigest()}")
     with open_memory(settings, create=True) as memory, progress_bar() as progress:
-        before, name = memory.update(session, []).end, sha256(file.read_bytes()).hexdigest()
+        before = memory.update(session, []).end
         for done, (number, message) in enumerate(progress.track(lines, description="importing")):
             try:
-                key = f"import {name} {number}"
-                memory.update(session, message, user_id=user, key=key)
+                memory.update(session, message, user_id=user, key=keys[number - 1])
             except InvalidInput as error:
                 raise InvalidInput(
                     f"{file.name}, line {number}: {error} The {done} earlier messages "

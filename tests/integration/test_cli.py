@@ -179,7 +179,7 @@ def test_a_bad_line_is_named(
 
 
 def test_import_keeps_times_and_notes(tmp_path: Path) -> None:
-    """Wrong: an import loses timestamps, or passes an id on to the model."""
+    """Wrong: an import loses times, shows ids to a model, or stores a longer log's lines twice."""
     line = {
         "id": 7, "session_id": "old", "timestamp": "2020-05-06T07:08:09", "role": "user",
         "name": "Ann", "content": "hello", "metadata": {"tag": 1},
@@ -188,8 +188,10 @@ def test_import_keeps_times_and_notes(tmp_path: Path) -> None:
     assert "1 messages imported as #1 to #1 of s" in run("import", str(path), "s", "--user", "ann")
     again = run("import", str(path), "s", "--user", "ann")
     assert "1 of 1 messages were imported before. Nothing is new." in again
+    write_log(tmp_path / "log.jsonl", line, user("and more"))
+    assert "1 messages imported as #2 to #2" in run("import", str(path), "s", "--user", "ann")
     with store() as memory:
-        (entry,) = memory.history("s")
+        entry, _ = memory.history("s")
         assert memory.sessions(user_id="ann")
     assert entry.created_at.isoformat() == "2020-05-06T07:08:09+00:00"
     assert entry.message.metadata == {"id": 7, "session_id": "old", "tag": 1}
