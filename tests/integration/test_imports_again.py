@@ -3,22 +3,20 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, NoteMemory, VectorMemory, operations
+from agent_memory import AgentMemory, operations
 from agent_memory.integrations.importing import Imported, import_chats
 from tests.integration.import_samples import gpt, gpt_chat, ids, write_json
-from tests.kit import clean_environment, invoke, texts
+from tests.kit import clean_environment, invoke
 
 LATER = (datetime.now(UTC) + timedelta(days=1)).timestamp()
-BLOCKS: list[Any] = [NoteMemory(), VectorMemory()]
 
 
 @pytest.fixture
 def memory() -> Iterator[AgentMemory]:
-    with AgentMemory(store="memory://", blocks=BLOCKS) as memory:
+    with AgentMemory(store="memory://") as memory:
         yield memory
 
 
@@ -28,8 +26,9 @@ def counts(done: Imported) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("again", ["ana", None], ids=["for her", "for nobody"])
 def test_a_user_stays_deleted(tmp_path: Path, memory: AgentMemory, again: str | None) -> None:
-    """Wrong: an import restores the sessions of a deleted user."""
-    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
+    """Wrong: an import restores a deleted user's sessions, or refuses a developer's message."""
+    chats = [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r", "developer"))]
+    path = write_json(tmp_path / "c.json", chats)
     import_chats(memory, path, "chatgpt", user_id="ana")
     receipt = memory.delete_user("ana")
     done = import_chats(memory, path, "chatgpt", user_id=again)
@@ -105,13 +104,6 @@ def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     told = invoke([*command, "--user", "ben"]).output
     assert "1 sessions belong to ana. To move them, delete them and import again" in told
     assert invoke([*command, "--assign"]).exit_code == 1
-
-
-def test_a_developer_is_known(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an import refuses the role "developer"."""
-    chat = gpt_chat("c", gpt("d", "developer"), gpt("q", parent="d"))
-    done = import_chats(memory, write_json(tmp_path / "c.json", [chat]), "chatgpt")
-    assert (done.failed, texts(memory, "chatgpt/c")) == (0, ["d", "q"])
 
 
 def test_a_prompt_shows_no_escapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
