@@ -64,6 +64,17 @@ _OPENS_ASKING = re.compile(
 )
 """Matches a question in English without a question mark, as people write in chats."""
 
+_REQUESTS = re.compile(
+    r"^\W*(?:(?:and|now|ok(?:ay)?|please)\b[\s,]*)*"
+    r"(?:(?:find|give|help|make|plan|show|teach|tell) me|compare|convert|describe|explain|generate"
+    r"|proofread|recommend|suggest|summari[sz]e|translate|(?:re)?write"
+    r"|(?:create|draft|list|make|name|play|set|sort) (?:all|an?|some|th(?:e|is|ese))"
+    r"|schreib|erkläre?|gib mir|explique|écris|traduis|donne-moi|escribe|traduce|scrivi|dammi)\b"
+    r"(?!.*\b(?:(?<!like )I|my|our|we)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Matches a request for a text or an action that says nothing about the user: "Give me a joke"."""
+
 _SAYS = (
     "say|said|tell|told|suggest|recommend|propose|advi[sc]e|mention|explain|g[ia]ve|write|wrote|call"
     "|answer|c[oa]me up|describe|list|point|warn|show"
@@ -113,18 +124,22 @@ def asks(text: str) -> bool:
 
 
 def words_asking(sentence: str) -> int:
-    """Count the words of the question in a sentence: in "I moved, where is it?", the last three."""
-    opened = _OPENS_ASKING.search(sentence)
+    """Count the words of the question or request in a sentence.
+
+    In "I moved, where is it?", these are the last three.
+    """
+    opened = _REQUESTS.search(sentence) or _OPENS_ASKING.search(sentence)
     if opened is None:
         return len(sentence.split()) if _ASKS.search(sentence) else 0
     return len(sentence[opened.start() :].strip(" ,;:").split())
 
 
 def ends_asking(text: str) -> bool:
-    """Return whether a text ends with a question: by a mark, a particle, or the order of words."""
+    """Return whether a text ends with a request, or by its form with a question."""
     if _ENDS_ASKING.search(text[-_TAIL:]) is not None:
         return True
-    return any(_OPENS_ASKING.search(last) for last in sentences(text)[-1:])
+    last = "".join(sentences(text)[-1:])
+    return _OPENS_ASKING.search(last) is not None or _REQUESTS.search(last) is not None
 
 
 @lru_cache(_MOST_QUESTIONS)  # each query checks its question several times

@@ -32,14 +32,14 @@ _FIRST_PERSON = re.compile(
 )
 # phrases that contain "you", but are not about the assistant: "Do you know where I live?"
 _HEARER = re.compile(
-    r"\b(?:can|could|will|would) you\b(?: please)?\s*|\byou (?:still )?(?:know|remember|recall)\b"
-    r"|\b(?:tell|told|to) you\b|\b(?:weißt|erinnerst) du\b|\btu te souviens\b|\bte acuerdas\b",
+    r"\byou (?:\w+ )?(?:to )?(?:know|remember|recall|(?:remind|tell) me)\b|\b(?:tell|told|to) you\b"
+    r"|\byour (?:memory|notes)\b|\b(?:weißt|erinnerst) du\b|\btu te souviens\b|\bte acuerdas\b",
     re.IGNORECASE,
 )
 # phrases that contain "I" or "me", but are not about the user
 _ANYBODY = re.compile(
     r"\bhow (?:do|can|could|should|would) I\b"
-    r"|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let|help|remind) me\b",
+    r"|(?:^|[.!?,] ?)(?:please )?(?:give|tell|show|write|let) me\b",
     re.IGNORECASE,
 )
 _SECOND_PERSON = re.compile(r"\byou(?:r|rs)?\b", re.IGNORECASE)

@@ -60,13 +60,13 @@ _SAME = 0.6  # minimum share of a question's words in a clause that repeats the 
 
 @lru_cache(_MOST_KNOWN)
 def only_asks(text: str) -> bool:
-    """Return whether a text is a question, and too short to state anything else."""
+    """Return whether a text is a question or request, and too short to state anything else."""
     return words_up_to(FULL, text) < FULL and ends_asking(_TAG.sub(".", text))
 
 
 @lru_cache(_MOST_KNOWN)
 def asking(text: str) -> int:
-    """Return the percentage of a text's words that are in questions; 0 if not `only_asks(text)`."""
+    """Return the percentage of a text's words that ask; 0 if not `only_asks(text)`."""
     if not only_asks(text):
         return 0
     parts = sentences(_TAG.sub(".", text))
