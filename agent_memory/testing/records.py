@@ -20,7 +20,9 @@ class AllFactsContract(Contract):
     """Contract of a `RecordStore` for reading everything."""
 
     def test_all_records_are_given_once(self, store: Store, other: Store) -> None:
-        """Wrong: a move to another store loses records, or repeats some."""
+        """Wrong: a move to another store loses or repeats records, or adds a block's vectors."""
+        store.open_vectors("v", 0, "no embedder")
+        store.put_vectors("v", [record("a")], worded(["fox"]))
         blocks = {"facts": 450, "_place": 3, "notes": 201, "a%b_c": 1, "A": 2}
         expected: set[tuple[str, str]] = set()
         for block, count in blocks.items():
