@@ -96,7 +96,7 @@ def _bring(
         if not report.messages and not report.notes:
             raise InvalidInput(f"{file} has no readable chats of {source}.")
         if user is None:
-            note("No --user: messages of one session will not be recalled in another session.")
+            note("No --user: a session without a user is not recalled in other sessions.")
         if dry_run:
             _list(report, len(report.unread))
             return
