@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from agent_memory.core.query_text import asks_assistant
+from agent_memory.core.query_text import asks, asks_assistant
+from agent_memory.core.text import sentences
 from agent_memory.retrieval.dates import Period, period_of
 from agent_memory.retrieval.features import ASSISTANT, SPEAKER, USER
 from agent_memory.retrieval.languages import languages_of, persons
@@ -156,14 +157,20 @@ def _meant(question: str) -> Iterator[int]:
     """Yield the numbers of the speakers that a question may be about.
 
     These are all speakers that the question names, and the assistant if the question asks what the
-    assistant said. The user is included if the question is in the first person and does not say
-    "you", except as in "Do you know".
+    assistant said. The user is included if the text, or a question in it, is in the first person
+    and does not say "you", except as in "Do you know".
     """
     for word in dict.fromkeys(re.findall(r"\w+", question.casefold())):
         yield term_of(f"{SPEAKER}{word}")
     if asks_assistant(question):
         yield term_of(ASSISTANT)
-    own = _ANYBODY.sub("", _HEARER.sub("", question))
-    first, second = persons(own)
-    if (first or _FIRST_PERSON.search(own)) and not (second or _SECOND_PERSON.search(own)):
+    if any(map(_is_about_user, (question, *filter(asks, sentences(question))))):
         yield term_of(USER)
+
+
+def _is_about_user(text: str) -> bool:
+    own = _ANYBODY.sub("", _HEARER.sub("", text))
+    first, second = persons(own)
+    if second or _SECOND_PERSON.search(own):
+        return False
+    return first or _FIRST_PERSON.search(own) is not None
