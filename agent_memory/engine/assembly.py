@@ -29,7 +29,7 @@ from agent_memory.engine.services import Services
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError, UnknownKind
-from agent_memory.ltm_blocks.base import Block, FactBlock, NoteBlock
+from agent_memory.ltm_blocks.base import Block, FactBlock, NoteBlock, Resources
 from agent_memory.models.embedders import is_remote
 from agent_memory.models.loading import load_litellm
 
@@ -103,7 +103,7 @@ class Components:
             opened.callback(self.services.close)
             for block in config.all_blocks:
                 if only in (None, block.name):
-                    self.blocks[block.name] = bound = block.bind(resources)
+                    self.blocks[block.name] = bound = _bound(block, resources)
                     opened.callback(bound.close)
             if config.shares:
                 self.grants.begin(config.shares)
@@ -288,6 +288,16 @@ class Components:
         for block in self.blocks.values():
             block.close()
         self.services.close()
+
+
+def _bound(block: Block, resources: Resources) -> Block:
+    bound: object = block.bind(resources)
+    if isinstance(bound, Block):
+        return bound
+    raise ConfigError(
+        f"`bind` of {type(block).__name__} returned a {type(bound).__name__}. Return the copy of "
+        "the block that super().bind(resources) returns."
+    )
 
 
 def _lacking(kind: str) -> ConfigError:

@@ -2,13 +2,14 @@
 
 import json
 import zipfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, ExtractiveMemory, Summarize
 from agent_memory.integrations.importing import import_chats
 from agent_memory.integrations.transcripts import render
+from agent_memory.testing import FakeLLM
 from tests.histories import call
 from tests.integration.import_samples import (
     claude,
@@ -479,8 +480,6 @@ def test_no_session_of_somebody_else_is_written(tmp_path: Path, memory: AgentMem
 
 def test_keys_that_are_forgotten_tell_nothing_twice(tmp_path: Path) -> None:
     """Wrong: messages are imported again after their idempotency keys have expired."""
-    from datetime import timedelta
-
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
     with AgentMemory(store="memory://", keep_keys=timedelta(microseconds=1)) as memory:
         twice(memory, path, "chatgpt")
@@ -504,9 +503,6 @@ def test_what_a_retention_removed_is_not_told_anew(tmp_path: Path) -> None:
 
 def test_no_model_is_asked(tmp_path: Path) -> None:
     """Wrong: an import calls the model."""
-    from agent_memory import ExtractiveMemory, Summarize
-    from agent_memory.testing import FakeLLM
-
     talk = [gpt(f"m{n}", text="word " * 50, parent=f"m{n - 1}") for n in range(1, 60)]
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("m0"), *talk)])
     blocks, overflow = [ExtractiveMemory()], Summarize(max_summary_tokens=50)

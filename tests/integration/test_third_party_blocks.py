@@ -232,7 +232,10 @@ def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
 
 @pytest.mark.parametrize("block", [StaticMemory(facts=["x"]), VectorMemory()])
 def test_a_block_without_a_handle_says_so(block: Block) -> None:
-    """Wrong: opening a block without a handle raises a bare Python error."""
+    """Wrong: a block without a handle, or whose `bind` returns nothing, raises a Python error."""
+    unbound = type("Unbound", (VectorMemory,), {"bind": lambda *_: None})
+    with pytest.raises(ConfigError, match="`bind` of Unbound returned a NoneType"):
+        opened("memory://", unbound())
     with (
         opened("memory://", block) as memory,
         pytest.raises(ConfigError, match=f"{block.name!r} cannot be opened"),
