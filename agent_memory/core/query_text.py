@@ -96,6 +96,7 @@ _ASSISTANT = re.compile(
     r"|\bhai (?:detto|suggerito|consigliato)\b",
     re.IGNORECASE,
 )
+_U = re.compile(r"\bu\b")  # "what did u say", as people write in chats
 _ALL = re.compile(
     r"\b(?:everything|how (?:many|often)|every|what all|in total|all ?together|so far)\b"
     r"|\b(?:all|each|list|any) (?:\w+ )?(?:of |the |my |our )|\bwhat (?:all )?have (?:i|we)\b"
@@ -145,7 +146,7 @@ def ends_asking(text: str) -> bool:
 @lru_cache(_MOST_QUESTIONS)  # each query checks its question several times
 def asks_assistant(text: str) -> bool:
     """Return whether a text asks what the assistant said before."""
-    return _ASSISTANT.search(text) is not None
+    return _ASSISTANT.search(_U.sub("you", text)) is not None
 
 
 @lru_cache(_MOST_QUESTIONS)

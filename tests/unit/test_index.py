@@ -158,7 +158,8 @@ def test_a_question_has_persons_and_pieces() -> None:
     for question in (*own, "What did I tell you?", "Which size do I have? You had it."):
         assert term_of(USER) in meant(question)
     assert term_of(USER) not in meant("What did you tell me?")
-    assert term_of(ASSISTANT) in meant("What was the title you came up with?")
+    for question in ("What was the title you came up with?", "what did u recommend for my back"):
+        assert term_of(ASSISTANT) in meant(question)
     for other in ("What is the size?", "Can you tell me a joke?", "What did I tell you?"):
         assert term_of(ASSISTANT) not in meant(other)
     for request in ("Can you tell me a joke?", "Can you fix my code?"):
