@@ -66,14 +66,20 @@ _OPENS_ASKING = re.compile(
 
 _REQUESTS = re.compile(
     r"^\W*(?:(?:and|now|ok(?:ay)?|please)\b[\s,]*)*"
-    r"(?:(?:find|give|help|make|plan|show|teach|tell) me|compare|convert|describe|explain|generate"
+    r"(?:(?:find|give|help|plan|show|teach|tell) me|compare|convert|describe|explain|generate"
     r"|proofread|recommend|suggest|summari[sz]e|translate|(?:re)?write"
-    r"|(?:create|draft|list|make|name|play|set|sort) (?:all|an?|some|th(?:e|is|ese))"
     r"|schreib|erkläre?|gib mir|explique|écris|traduis|donne-moi|escribe|traduce|scrivi|dammi)\b"
     r"(?!.*\b(?:(?<!like )I|my|our|we)\b)",
     re.IGNORECASE | re.DOTALL,
 )
-"""Matches a request for a text or an action that says nothing about the user: "Give me a joke"."""
+"""Matches a request for a text that says nothing about the user: "Give me three riddles"."""
+
+_ORDERS = re.compile(
+    r"\b(?:can|could|will|would) you (?:please )?"
+    r"(?!(?:still )?(?:guess|know|recall|remember|remind|repeat|say|see|tell)\b)",
+    re.IGNORECASE,
+)
+"""Matches an order in the form of a question: "Can you book a table for Friday?"."""
 
 _SAYS = (
     "say|said|tell|told|suggest|recommend|propose|advi[sc]e|mention|explain|g[ia]ve|write|wrote|call"
@@ -125,22 +131,29 @@ def asks(text: str) -> bool:
 
 
 def words_asking(sentence: str) -> int:
-    """Count the words of the question or request in a sentence.
-
-    In "I moved, where is it?", these are the last three.
-    """
-    opened = _REQUESTS.search(sentence) or _OPENS_ASKING.search(sentence)
+    """Count the words of the question in a sentence: in "I moved, where is it?", the last three."""
+    opened = _OPENS_ASKING.search(sentence)
     if opened is None:
         return len(sentence.split()) if _ASKS.search(sentence) else 0
     return len(sentence[opened.start() :].strip(" ,;:").split())
 
 
 def ends_asking(text: str) -> bool:
-    """Return whether a text ends with a request, or by its form with a question."""
+    """Return whether a text ends with a question: by a mark, a particle, or the order of words."""
     if _ENDS_ASKING.search(text[-_TAIL:]) is not None:
         return True
-    last = "".join(sentences(text)[-1:])
-    return _OPENS_ASKING.search(last) is not None or _REQUESTS.search(last) is not None
+    return any(_OPENS_ASKING.search(last) for last in sentences(text)[-1:])
+
+
+@lru_cache(_MOST_CACHED)
+def requests(text: str) -> bool:
+    """Return whether a text requests a text, and says nothing about the user."""
+    return _REQUESTS.search(text) is not None
+
+
+def orders(text: str) -> bool:
+    """Return whether a text orders something in the form of a question, and so may state facts."""
+    return _ORDERS.search(text) is not None
 
 
 @lru_cache(_MOST_QUESTIONS)  # each query checks its question several times

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
+from agent_memory.core.query_text import asks, asks_assistant, asks_for_all, orders
 from agent_memory.core.records import Hit
 from agent_memory.retrieval.corrections import Newer, beside, corrected, newest_of_a_form
 from agent_memory.retrieval.score import PARTS
@@ -78,27 +78,39 @@ def answers(
 def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that say more than the question itself, best first.
 
-    User messages that only ask the question again are dropped. Those that repeat the question and
-    add no answer get a lower score and relevance, unless the question is about the assistant's
-    words.
+    User messages that only ask the question again are dropped, unless they are orders. Those that
+    repeat the question and add no answer get a lower score and relevance, unless the question is
+    about the assistant's words.
     """
     languages, query_words = question_words(question)
     results = [
         hit
         for hit in hits
         for text, is_user in [turn_of(hit)]
-        if not tells_nothing(query_words, languages, text, is_user)
-        and not (is_user and hit.cosine >= _SAME_QUESTION and asking(text) == ALL)
+        if (
+            not tells_nothing(query_words, languages, text, is_user)
+            and not (is_user and hit.cosine >= _SAME_QUESTION and asking(text) == ALL)
+        )
+        or _is_new_order(hit, question)
     ]
     if asks_assistant(question):
         return results
-    copies = {hit.record.id: hit.record for hit in hits if _repeats(hit, query_words, languages)}
+    copies = {
+        hit.record.id: hit.record
+        for hit in hits
+        if _repeats(hit, query_words, languages) and not _is_new_order(hit, question)
+    }
     replies: set[tuple[str, int]] = set()
     if asks(question):
         replies = {(copy.session_id, copy.last + 1) for copy in copies.values()}
     results = [_fainter(hit) if hit.record.id in copies else hit for hit in results]
     results.sort(key=lambda hit: -hit.score)
     return _without_echoes(results, query_words, languages, replies)
+
+
+def _is_new_order(hit: Hit, question: str) -> bool:
+    text, is_user = turn_of(hit)
+    return is_user and orders(text) and not orders(question)
 
 
 def _is_of_the_days(hit: Hit) -> bool:

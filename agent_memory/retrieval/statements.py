@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import takewhile
 from operator import eq
 
-from agent_memory.core.query_text import asks, ends_asking, words_asking
+from agent_memory.core.query_text import asks, ends_asking, requests, words_asking
 from agent_memory.core.records import Hit, Record
 from agent_memory.core.text import names as names_in
 from agent_memory.core.text import sentences
@@ -60,13 +60,13 @@ _SAME = 0.6  # minimum share of a question's words in a clause that repeats the 
 
 @lru_cache(_MOST_KNOWN)
 def only_asks(text: str) -> bool:
-    """Return whether a text is a question or request, and too short to state anything else."""
+    """Return whether a text is a question, and too short to state anything else."""
     return words_up_to(FULL, text) < FULL and ends_asking(_TAG.sub(".", text))
 
 
 @lru_cache(_MOST_KNOWN)
 def asking(text: str) -> int:
-    """Return the percentage of a text's words that ask; 0 if not `only_asks(text)`."""
+    """Return the percentage of a text's words that are in questions; 0 if not `only_asks(text)`."""
     if not only_asks(text):
         return 0
     parts = sentences(_TAG.sub(".", text))
@@ -202,7 +202,9 @@ def place_of(record: Record) -> tuple[object, ...]:
 def follows(record: Record, statement: Record) -> bool:
     """Return whether a record is a later statement of the same speaker."""
     same = record.metadata.get("speaker") == statement.metadata.get("speaker")
-    return same and place_of(record) > place_of(statement) and asking(text_of(record)) < ALL
+    if not same or place_of(record) <= place_of(statement):
+        return False
+    return asking(text_of(record)) < ALL and not requests(text_of(record))
 
 
 @lru_cache(_MOST_QUESTIONS)

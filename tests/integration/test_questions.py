@@ -103,6 +103,16 @@ def test_a_long_value_replaces_a_long_value() -> None:
     assert [one.text for one in found][:2] == [f"user: {facts[2]}", f"user: {facts[0]}"]
 
 
+def test_an_order_in_the_form_of_a_question_is_found() -> None:
+    """Wrong: an order counts as a copy of the later question about it, and is dropped."""
+    with AgentMemory("memory://") as memory:
+        order = user("Can you make a reservation at Luigi's for Friday at 8?")
+        memory.update("s", [order, assistant("Done.")], user_id="ana")
+        memory.flush()
+        (found,) = memory.search("When is the reservation at Luigi's?", user_id="ana", limit=1)
+        assert "Friday" in found.text
+
+
 def test_what_memory_answered_before_does_not_hide_a_change() -> None:
     """Wrong: the assistant's old answer is recalled instead of the user's newer message."""
     said = [
@@ -212,14 +222,20 @@ def test_a_whole_question_is_not_joined_with_the_one_before() -> None:
         assert with_earlier(asked, earlier) is asked
 
 
-def test_thanks_are_no_correction() -> None:
-    """Wrong: small talk after a statement precedes it in a context."""
-    said = ["I moved to Lisbon last week.", "Enjoy the trams!", "Thanks!"]
+@pytest.mark.parametrize(
+    ("said", "later", "asked"),
+    [
+        ("I moved to Lisbon last week.", "Thanks!", "Which city do I live in?"),
+        ("I commute with the 99 bus.", "Give me three icebreaker questions", "How do I commute?"),
+    ],
+)
+def test_thanks_and_requests_are_no_corrections(said: str, later: str, asked: str) -> None:
+    """Wrong: small talk or a request after a statement precedes it in a context."""
     with AgentMemory("memory://") as memory:
-        for role, text in zip(["user", "assistant", "user"], said, strict=True):
-            memory.update("s", {"role": role, "content": text}, user_id="ana")
-        found = memory.get("x", "Which city do I live in?", user_id="ana").recalls
-    assert [one.text for one in found] == [f"user: {said[0]}"]
+        memory.update("s", [user(said), assistant("Noted."), user(later)], user_id="ana")
+        memory.flush()
+        found = memory.get("x", asked, user_id="ana").recalls
+    assert [one.text for one in found] == [f"user: {said}"]
 
 
 def test_yesterday_is_the_users() -> None:
