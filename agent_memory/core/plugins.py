@@ -55,7 +55,13 @@ def find_kind(group: str, kind: str) -> type[BaseModel]:
                 f"No {quoted(kind)} in {group}.{hint} Known kinds: {', '.join(kinds)}. To add one, "
                 f"register it as an entry point of the group {group!r}."
             )
-        kind_class = plugins[kind].load()
+        try:
+            kind_class = plugins[kind].load()
+        except (ImportError, AttributeError) as error:
+            raise UnknownKind(
+                f"The entry point {kind!r} of {group} cannot be loaded: {error}. Correct it in the "
+                "package that registers it."
+            ) from error
     if not (isinstance(kind_class, type) and issubclass(kind_class, BaseModel)):
         raise UnknownKind(f"The entry point {kind!r} of {group} is not a strategy or block class.")
     return kind_class

@@ -4,6 +4,7 @@ import json
 import pickle
 import traceback
 from datetime import timedelta
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,7 @@ def test_defaults_of_overflow() -> None:
         (errors.UnknownStore, {"store": "oracle://x"}),
         (errors.UnknownStore, {"store": "memory.db"}),
         (errors.UnknownKind, {"overflow": {"kind": "magic"}}),
+        (errors.UnknownKind, {"overflow": {"kind": "misspelt"}}),
         (errors.InvalidShares, {"overflow": {"kind": "flush_to_ltm", "max_stm_ratio": 1.2}}),
         (errors.InvalidShares, {"overflow": {"kind": "flush_to_ltm", "max_stm_ratio": 0}}),
         (errors.InvalidShares, {"overflow": {"kind": "summarize", "max_summary_tokens": 90_000}}),
@@ -199,8 +201,12 @@ def test_defaults_of_overflow() -> None:
         (errors.StoreUnavailable, {"store": "sqlite:////no/such/folder/m.db"}),
     ],
 )
-def test_what_cannot_work_is_refused(error: type[Exception], fields: dict[str, Any]) -> None:
+def test_what_cannot_work_is_refused(
+    error: type[Exception], fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: a memory opens with settings that fail later."""
+    points = metadata.EntryPoints([metadata.EntryPoint("misspelt", "no_package:X", "")])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points)
     with pytest.raises(error) as caught:
         AgentMemory(**fields)
     assert isinstance(caught.value, errors.AgentMemoryError)

@@ -450,11 +450,9 @@ def test_lines_of_several_users_and_days(tmp_path: Path, memory: AgentMemory) ->
     assert [one.where for one in done.unread] == [f"{day}.jsonl, line 3" for day in days]
     assert "belongs to 'ana'" in done.unread[0].why
     assert [head.user_id for head in memory.sessions()] == ["ana"]
-    write_lines(tmp_path / "tail.jsonl", lines[1:2])
-    assert twice(memory, tmp_path / "tail.jsonl", "jsonl", user=None).new_messages == 0
+    assert twice(memory, write_lines(tmp_path / "t.jsonl", lines[1:2]), "jsonl").new_messages == 0
     assert texts(memory, "1") == ["Hello"] * 8
-    with AgentMemory(store="memory://") as other:
-        assert twice(other, tmp_path, "jsonl", user="zoe").new_messages == 10
+    assert twice(AgentMemory("memory://"), tmp_path, "jsonl", user="zoe").new_messages == 10
 
 
 def test_what_was_deleted_here_stays_deleted(tmp_path: Path, memory: AgentMemory) -> None:

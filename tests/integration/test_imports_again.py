@@ -26,9 +26,8 @@ def counts(done: Imported) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("again", ["ana", None], ids=["for her", "for nobody"])
 def test_a_user_stays_deleted(tmp_path: Path, memory: AgentMemory, again: str | None) -> None:
-    """Wrong: an import restores a deleted user's sessions, or refuses a developer's message."""
-    chats = [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r", "developer"))]
-    path = write_json(tmp_path / "c.json", chats)
+    """Wrong: an import restores the sessions of a deleted user."""
+    path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
     import_chats(memory, path, "chatgpt", user_id="ana")
     receipt = memory.delete_user("ana")
     done = import_chats(memory, path, "chatgpt", user_id=again)
@@ -70,8 +69,8 @@ def test_notes_of_a_deleted_user_stay_deleted(tmp_path: Path, memory: AgentMemor
 
 
 def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: an import does not say that the sessions belong to no user or to another."""
-    chats = [gpt_chat("c", gpt("q", text="I keep bees.")), gpt_chat("d", gpt("r"))]
+    """Wrong: an import does not say whose the sessions are, or refuses the role "developer"."""
+    chats = [gpt_chat("c", gpt("q", text="I keep bees.")), gpt_chat("d", gpt("r", "developer"))]
     path = write_json(tmp_path / "c.json", chats)
     import_chats(memory, path, "chatgpt")
     memory.flush()
@@ -99,8 +98,7 @@ def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.Mon
     told = invoke([*command, "--user", "ana"]).output
     assert "Everything was imported before." in told
     assert "1 sessions were imported without a user. --assign assigns them to ana." in told
-    told = invoke([*command, "--user", "ana", "--assign"]).output
-    assert "1 sessions belong to ana now." in told
+    assert "1 sessions belong to ana now." in invoke([*command, "--user", "ana", "--assign"]).output
     told = invoke([*command, "--user", "ben"]).output
     assert "1 sessions belong to ana. To move them, delete them and import again" in told
     assert invoke([*command, "--assign"]).exit_code == 1
@@ -112,7 +110,6 @@ def test_a_prompt_shows_no_escapes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     session = "s\u202e\x7f"
     with AgentMemory("a.db", blocks=[]) as memory:
         memory.update(session, {"role": "user", "content": "hi"})
-    command = ["delete", session, "--store", "sqlite:///a.db"]
-    told = invoke(command, input="y\n").output
+    told = invoke(["delete", session, "--store", "sqlite:///a.db"], input="y\n").output
     assert "Delete s" in told
     assert not {"\u202e", "\x7f"} & {*told}
