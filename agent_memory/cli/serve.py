@@ -84,6 +84,8 @@ def serve(
         raise MissingExtra("agent-memory serve", "server")
     from agent_memory.server.credentials import Credentials, Tokens
 
+    if jwks is None and (issuer or audience):
+        raise ConfigError("--issuer and --audience are only for JWTs. Add --jwks.")
     rights = [right.strip() for right in jwt_rights.split(",")]
     trusted = None if jwks is None else Tokens(jwks, issuer, audience, user_claim, rights)
     with listening(host, port, lambda: _served(settings)) as (memory, listener, address, is_local):

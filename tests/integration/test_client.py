@@ -243,15 +243,10 @@ def test_an_empty_user_is_nobodys(home: Home, inside: AgentMemory) -> None:
     session, and stores messages without a user."""
     inside.update("s", HI, user_id="ana")
     admin = home.as_("*", rights="read write delete admin")
-    for call in (
-        lambda: admin.history("s", user_id=""),
-        lambda: admin.get("s", "Where does she live?", user_id=""),
-        lambda: admin.update("new", HI, user_id=""),
-        lambda: admin.search("Lisbon", user_id=""),
-        lambda: admin.delete("s", user_id=""),
-    ):
+    calls = {"history": ["s"], "get": ["s", "Where?"], "update": ["new", HI], "delete": ["s"]}
+    for name, arguments in {**calls, "search": ["Lisbon"]}.items():
         with pytest.raises(InvalidId, match="user_id is empty"):
-            call()
+            getattr(admin, name)(*arguments, user_id="")
     assert inside.head("new") is None
     assert inside.history("s") != []
 

@@ -55,16 +55,6 @@ def test_recalls_that_found_nothing_are_told(service: Service) -> None:
     assert (told["recalls_total"], told["recalls_empty_total"]) == (4, 2)
 
 
-def test_invented_methods_are_one_metric(service: Service) -> None:
-    """Wrong: whoever sends invented methods fills the service and Prometheus with metrics."""
-    for number in range(3):
-        assert service.ask(f"INVENTED{number}", "/nothing", None).status == 404
-    counted = [name for name in figures_of(service) if "INVENTED" in name or "_OTHER" in name]
-    assert [name for name in counted if name.startswith("requests_total")] == [
-        'requests_total{method="_OTHER",route="unknown",status="404"}'
-    ]
-
-
 def test_the_part_of_the_prompt_that_is_kept_is_told(service: Service) -> None:
     """Wrong: the metrics do not show that a prompt cache never hits."""
     for text in ("One.", "Two.", "Three."):

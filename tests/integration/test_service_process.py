@@ -225,5 +225,6 @@ def test_not_without_a_credential(tmp_path: Path) -> None:
     key_of(tmp_path)
     with serving(tmp_path, "--host", "0.0.0.0") as server:
         assert "TLS" in server.log.read_text()
-    for wrong in (["--jwks", "http://evil.example/k", "--issuer", "i", "--audience", "a"],):
+    issuer = ["--issuer", "i", "--audience", "a"]
+    for wrong in (issuer, ["--jwks", "http://evil.example/k", *issuer]):
         assert run(tmp_path, "serve", "--port", "0", *wrong).returncode == 1
