@@ -294,10 +294,8 @@ def _bound(block: Block, resources: Resources) -> Block:
     bound: object = block.bind(resources)
     if isinstance(bound, Block):
         return bound
-    raise ConfigError(
-        f"`bind` of {type(block).__name__} returned a {type(bound).__name__}. Return the copy of "
-        "the block that super().bind(resources) returns."
-    )
+    text = f"`bind` of {type(block).__name__} returned a {type(bound).__name__}."
+    raise ConfigError(f"{text} Return the copy that super().bind(resources) returns.")
 
 
 def _lacking(kind: str) -> ConfigError:

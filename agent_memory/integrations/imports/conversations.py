@@ -22,10 +22,7 @@ _UNUSABLE = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class SessionBegin:
-    """A session whose messages follow.
-
-    If a session has several such events, the first counts, and the first that names a user.
-    """
+    """A session whose messages follow. Later events of a session count only if it has no user."""
 
     session_id: str
     user_id: str | None = None
