@@ -74,13 +74,6 @@ _REQUESTS = re.compile(
 )
 """Matches a request for a text that says nothing about the user: "Give me three riddles"."""
 
-_ORDERS = re.compile(
-    r"\b(?:can|could|will|would) you (?:please )?"
-    r"(?!(?:still )?(?:guess|know|recall|remember|remind|repeat|say|see|tell)\b)",
-    re.IGNORECASE,
-)
-"""Matches an order in the form of a question: "Can you book a table for Friday?"."""
-
 _SAYS = (
     "say|said|tell|told|suggest|recommend|propose|advi[sc]e|mention|explain|g[ia]ve|write|wrote|call"
     "|answer|c[oa]me up|describe|list|point|warn|show"
@@ -149,11 +142,6 @@ def ends_asking(text: str) -> bool:
 def requests(text: str) -> bool:
     """Return whether a text requests a text, and says nothing about the user."""
     return _REQUESTS.search(text) is not None
-
-
-def orders(text: str) -> bool:
-    """Return whether a text orders something in the form of a question, and so may state facts."""
-    return _ORDERS.search(text) is not None
 
 
 @lru_cache(_MOST_QUESTIONS)  # each query checks its question several times

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from agent_memory.core.query_text import asks, asks_assistant, asks_for_all, orders
+from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
 from agent_memory.core.records import Hit
+from agent_memory.core.text import identifiers, names
 from agent_memory.retrieval.corrections import Newer, beside, corrected, newest_of_a_form
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
@@ -78,28 +79,15 @@ def answers(
 def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that say more than the question itself, best first.
 
-    User messages that only ask the question again are dropped, unless they are orders. Those that
-    repeat the question and add no answer get a lower score and relevance, unless the question is
-    about the assistant's words.
+    User messages without other words than the question are dropped. Those that ask the question
+    again, and add no name or number, get a lower score and relevance, unless the question is about
+    the assistant's words.
     """
     languages, query_words = question_words(question)
-    results = [
-        hit
-        for hit in hits
-        for text, is_user in [turn_of(hit)]
-        if (
-            not tells_nothing(query_words, languages, text, is_user)
-            and not (is_user and hit.cosine >= _SAME_QUESTION and asking(text) == ALL)
-        )
-        or _is_new_order(hit, question)
-    ]
+    results = [hit for hit in hits if not tells_nothing(query_words, languages, *turn_of(hit))]
     if asks_assistant(question):
         return results
-    copies = {
-        hit.record.id: hit.record
-        for hit in hits
-        if _repeats(hit, query_words, languages) and not _is_new_order(hit, question)
-    }
+    copies = {hit.record.id: hit.record for hit in hits if _repeats(hit, question)}
     replies: set[tuple[str, int]] = set()
     if asks(question):
         replies = {(copy.session_id, copy.last + 1) for copy in copies.values()}
@@ -108,19 +96,22 @@ def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
     return _without_echoes(results, query_words, languages, replies)
 
 
-def _is_new_order(hit: Hit, question: str) -> bool:
-    text, is_user = turn_of(hit)
-    return is_user and orders(text) and not orders(question)
-
-
 def _is_of_the_days(hit: Hit) -> bool:
     """Return whether a hit is of the days that the question is about."""
     return bool(hit.parts) and hit.parts[PARTS.index("dated")] == 1
 
 
-def _repeats(hit: Hit, query_words: frozenset[str], languages: frozenset[str]) -> bool:
+def _repeats(hit: Hit, question: str) -> bool:
+    """Return whether a user's message asks the question again, without another name or number."""
     text, is_user = turn_of(hit)
-    return is_user and repeats(query_words, languages, text)
+    if not is_user:
+        return False
+    languages, query_words = question_words(question)
+    is_same = hit.cosine >= _SAME_QUESTION and asking(text) == ALL
+    if not (is_same or repeats(query_words, languages, text)):
+        return False
+    folded = question.casefold()
+    return all(part.casefold() in folded for part in (*identifiers(text), *names(text)))
 
 
 def _fainter(hit: Hit) -> Hit:

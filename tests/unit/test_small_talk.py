@@ -149,12 +149,16 @@ def test_nobody_knew_in_other_languages_either(question: str, answer: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("question", "answer"),
-    [("Wo wohne ich?", "Du wohnst in Lissabon."), ("Где я живу?", "Ты живёшь в Москве.")],
+    ("question", "answer", "user"),
+    [
+        ("Wo wohne ich?", "Du wohnst in Lissabon.", False),
+        ("Где я живу?", "Ты живёшь в Москве.", False),
+        ("Is my dog's name Rex?", "My dog's name is Rex.", True),
+    ],
 )
-def test_an_answer_in_another_language_stays(question: str, answer: str) -> None:
-    """Wrong: a short answer in another language is dropped."""
-    assert not nothing(answer, question=question)
+def test_a_short_answer_stays(question: str, answer: str, user: bool) -> None:
+    """Wrong: an answer is dropped, because it is in another language or only confirms."""
+    assert not nothing(answer, user=user, question=question)
 
 
 @pytest.mark.parametrize("question", [QUESTION, "where do i live ?", "So where do I live?"])
@@ -176,11 +180,6 @@ def test_the_same_question_tells_nothing(question: str) -> None:
 def test_what_tells_something_stays(text: str, user: bool) -> None:
     """Wrong: an answer is dropped because it repeats the question's words, or expresses doubt."""
     assert not nothing(text, user=user)
-
-
-def test_a_yes_in_the_question_s_words_stays() -> None:
-    """Wrong: "My dog's name is Rex" is dropped for the question "Is my dog's name Rex?"."""
-    assert not nothing("My dog's name is Rex.", user=True, question="Is my dog's name Rex?")
 
 
 @pytest.mark.parametrize(
@@ -205,17 +204,12 @@ def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> 
     [
         ("She enrolled in marine biology, can you believe it?", 0),
         ("It moved to Friday, didn't it?", 0),
-        ("Which city do I live in?", 100),
-        ("Can you believe it?", 100),
+        ("Can you believe it? how to cite a map", 100),
         ("what time does my flight leave again", 100),
         ("quick q what version of postgres is prod on", 100),
-        ("how to cite a map", 100),
         ("dinner invite. what day is choir rehearsal", 71),
         ("I take 50 mcg of it, can I have coffee?", 40),
-        ("what a day", 0),
-        ("had a great evening", 0),
         ("When I am home I call her", 0),
-        ("What I love most is the garden", 0),
     ],
 )
 def test_only_the_words_that_ask_count_as_a_question(text: str, asks: int) -> None:
