@@ -29,7 +29,7 @@ from agent_memory import __version__
 from agent_memory.client.calls import EXACT
 from agent_memory.core.notices import error_text
 from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
-from agent_memory.errors import AgentMemoryError
+from agent_memory.errors import AgentMemoryError, StoreUnavailable
 from agent_memory.listening.asgi import marked, shown_in
 from agent_memory.server.batching import Batcher
 from agent_memory.server.calls import OPERATIONS
@@ -372,7 +372,10 @@ class Application:
         if kind.status >= 500 and kind is not NOT_CONFIGURED:
             level = logging.ERROR if kind is BROKEN else logging.WARNING
             extra = fields(request=line.id, route=line.route)
-            logger.log(level, "A call failed", exc_info=error, extra=extra)
+            if isinstance(error, StoreUnavailable):  # its text names the store, and no user data
+                logger.warning("A call failed: %s", error, extra=extra)
+            else:
+                logger.log(level, "A call failed", exc_info=error, extra=extra)
 
     def _note(self, line: _LogLine, traced: Span | None) -> None:
         seconds = perf_counter() - line.began

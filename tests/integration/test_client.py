@@ -190,12 +190,9 @@ def test_a_key_is_found_in_the_environment(home: Home, monkeypatch: pytest.Monke
 
 def test_a_service_as_a_store_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a service's address as `store` is refused without a word on how to pass it."""
-    for pass_address in (
-        lambda: AgentMemory(store="https://memory.example.com", api_key="am_x"),
-        lambda: AgentMemory(),
-    ):
+    for options in ({"store": "https://memory.example.com", "api_key": "am_x"}, {}):
         with pytest.raises(UnknownStore, match=r'AgentMemory\("https://\.\.\."\)'):
-            pass_address()
+            AgentMemory(**options)
         monkeypatch.setenv("AGENT_MEMORY_STORE", "https://memory.example.com")
 
 

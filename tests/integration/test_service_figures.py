@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -100,14 +101,9 @@ def test_what_the_store_does_not_take_is_added_later(monkeypatch: pytest.MonkeyP
     """Wrong: an outage loses counts, or they are added twice."""
     store, once = MemoryStore(), Counted({}, PromptStats(), RecallStats(3, 1))
     figures = SharedMetrics(store)
-    swap = store.swap_record
-
-    def down(*given: Any) -> bool:
-        raise StoreUnavailable("down")
-
-    monkeypatch.setattr(store, "swap_record", down)
-    assert not figures.add(once)
-    monkeypatch.setattr(store, "swap_record", swap)
+    with monkeypatch.context() as outage:
+        outage.setattr(store, "swap_record", Mock(side_effect=StoreUnavailable("down")))
+        assert not figures.add(once)
     assert figures.add(once)
     assert figures.add(once)
     assert figures.read().recalls == RecallStats(3, 1)

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import jsonschema
 import openapi_spec_validator
@@ -14,6 +15,7 @@ from starlette.testclient import TestClient
 
 import agent_memory
 from agent_memory import AgentMemory, AsyncAgentMemory
+from agent_memory.errors import StoreUnavailable
 from agent_memory.server.application import OPENAPI, Application
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Principal
@@ -173,6 +175,16 @@ def test_a_line_of_the_engine_shows_no_argument_and_no_placeholder() -> None:
     record = logging.LogRecord("agent_memory.engine", level, "", 0, text, ("ana", 2.0, "x"), None)
     event = json.loads(JsonLines().format(record))["event"]
     assert event == "session ... not processed after ... s: ..."
+
+
+def test_an_outage_is_logged(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Wrong: the log does not say why the store fails, such as a full disk."""
+    key, full = service.key("ana"), StoreUnavailable("disk is full")
+    monkeypatch.setattr(service.memory.components.store, "head", Mock(side_effect=full))
+    assert service.ask("GET", "/v1/sessions/s", key).status == 503
+    assert "A call failed: disk is full" in caplog.text
 
 
 def test_log_lines(spans: Spans, service: Service, caplog: pytest.LogCaptureFixture) -> None:
