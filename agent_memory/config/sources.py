@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -27,20 +28,9 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
 
     `prefix` is the prefix of the variables, in capitals.
     """
-    variables = {name.upper() for name in os.environ if name.upper().startswith(prefix)}
-    if not variables:
+    if not any(name.upper().startswith(prefix) for name in os.environ):
         return {}
-    from difflib import get_close_matches
-
-    names = [*model.model_fields, "stores"]  # `stores` belongs to a deployment
-    unknown = [
-        f"{variable} is not a setting. Did you mean {prefix}{near[0].upper()}?"
-        for variable in sorted(variables)
-        for name in [variable[len(prefix) :].partition(NESTED)[0].lower()]
-        if name not in names and (near := get_close_matches(name, names, n=1, cutoff=0.9))
-    ]
-    if unknown:
-        raise InvalidSetting(" ".join(unknown))
+    check_variables(prefix, [*model.model_fields, "stores"])  # `stores` belongs to a deployment
     from pydantic_settings import EnvSettingsSource, SettingsError  # slow, and rarely needed
 
     source = EnvSettingsSource(
@@ -57,6 +47,21 @@ def from_environment(model: type[BaseModel], prefix: str = PREFIX) -> dict[str, 
         raise InvalidSetting(
             f"{prefix}{field.upper()} is not valid JSON. Set it to JSON."
         ) from None
+
+
+def check_variables(prefix: str, names: Sequence[str]) -> None:
+    """Refuse variables with a name after the prefix that is similar to one of `names`."""
+    from difflib import get_close_matches
+
+    unknown = [
+        f"{variable} is not a setting. Did you mean {prefix}{near[0].upper()}?"
+        for variable in sorted(name.upper() for name in os.environ)
+        if variable.startswith(prefix)
+        for name in [variable[len(prefix) :].partition(NESTED)[0].lower()]
+        if name not in names and (near := get_close_matches(name, names, n=1, cutoff=0.85))
+    ]
+    if unknown:
+        raise InvalidSetting(" ".join(unknown))
 
 
 def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.config.sources import NESTED, PREFIX, from_environment, merged, read_settings
+from agent_memory.config.sources import (
+    NESTED,
+    PREFIX,
+    check_variables,
+    from_environment,
+    merged,
+    read_settings,
+)
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, ConfigError
 
@@ -18,6 +25,7 @@ STORES = "stores"
 ONLY = "default"
 """The name of the only store in a file without a table of stores."""
 
+_PREFIX = f"{PREFIX}{STORES}{NESTED}".upper()
 _NOTE = "This is about the store {!r} of the deployment."
 _NAME = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 
@@ -119,13 +127,14 @@ def store_tables(table: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         problems.append(f"stores.{name}: {problem}")
     if problems:
         raise ConfigError(" ".join(problems))
+    check_variables(_PREFIX, [name.replace("-", "_").lower() for name in stores])
     return {name: {**top, **own} for name, own in stores.items()}
 
 
 def store_config(name: str, table: dict[str, Any], **fields: Any) -> AgentMemoryConfig:
     """Return the settings of one store, from the file's `table`, the environment and `fields`."""
     try:
-        prefix = f"{PREFIX}{STORES}{NESTED}{name.replace('-', '_')}{NESTED}".upper()
+        prefix = f"{_PREFIX}{name.replace('-', '_')}{NESTED}".upper()
         shared, own = (from_environment(AgentMemoryConfig, start) for start in (PREFIX, prefix))
         return AgentMemoryConfig(**merged(merged(table, shared), merged(own, fields)))
     except AgentMemoryError as error:

@@ -391,6 +391,11 @@ def test_the_environment_overrides_it(tmp_path: Path, monkeypatch: pytest.Monkey
     assert given["support"].overflow == Trim()
     partly = Deployment.from_file(path, overflow={"keep_messages": 4}).stores
     assert partly["support"].overflow == Summarize(max_summary_tokens=77, keep_messages=4)
+    for misspelt in ("SUPORT__STORE", "SUPPORT__STOR"):
+        with monkeypatch.context() as wrong:
+            wrong.setenv(f"AGENT_MEMORY_STORES__{misspelt}", "x")
+            with pytest.raises(InvalidSetting, match="Did you mean"):
+                Deployment.from_file(path)
 
 
 @pytest.mark.parametrize(
