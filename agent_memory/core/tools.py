@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from pydantic_core import from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from agent_memory.core.formats.registry import ANTHROPIC, CHAT, GOOGLE, LANGCHAIN, RESPONSES
 from agent_memory.core.limits import quoted
@@ -99,7 +99,7 @@ class Tool:
         return schema
 
     def call(self, scope: Scope, arguments: Mapping[str, Any] | str | None) -> str:
-        """Validate the arguments, and run the tool.
+        """Validate the arguments, run the tool, and return its result as text or JSON.
 
         Args:
             scope: The user and session.
@@ -109,7 +109,7 @@ class Tool:
             ToolRefused: The arguments are invalid.
             InvalidInput: The call cannot be carried out. The error text is for the model.
         """
-        return self.run(scope, self._checked(arguments))
+        return result_text(self.run(scope, self._checked(arguments)))
 
     def _checked(self, arguments: Mapping[str, Any] | str | None) -> Arguments:
         values: Any = arguments
@@ -140,12 +140,14 @@ _MARK = "__tool__"
 def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> Callable[[M], M]:
     """Mark a method as a tool; see `tools_of`.
 
-    The method takes a scope and the tool's arguments, and returns the text for the model. The
+    The method takes a scope and the tool's arguments, and returns text, or data for JSON. The
     schema comes from the method's signature. A default may be pydantic's `Field(...)`. "{name}" in
     `name` or `description` is replaced by the attribute `name` of the method's object.
     """
 
     def mark(method: M) -> M:
+        if inspect.iscoroutinefunction(method):
+            raise InvalidInput(f"The tool {name!r} is an async function. Define it without async.")
         setattr(method, _MARK, (name, description, effects))
         return method
 
@@ -186,6 +188,16 @@ def _arguments(method: Callable[..., str]) -> tuple[type[Arguments], bool]:
         for each in parameters
     }
     return create_model(method.__name__, __base__=Arguments, **fields), False
+
+
+def result_text(value: Any) -> str:
+    """Return a tool's result as text for the model: a text unchanged, other values as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return to_json(value, fallback=str).decode()
+    except PydanticSerializationError:  # the value contains bytes or a lone surrogate
+        return str(value)
 
 
 def bad_arguments(name: str, error: ValidationError) -> ToolRefused:

@@ -294,8 +294,7 @@ def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemo
 def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a note has a wrong time or user, or a deleted memory is imported."""
     kept = {"id": "m1", "memory": "Likes tea", "user_id": "ben", "created_at": "2024-01-02"}
-    pages = [{"results": [kept, {"id": "m2", "memory": ""}]}, {"results": []}]
-    path = write_json(tmp_path / "all.json", pages)
+    path = write_json(tmp_path / "m.json", [{"results": [kept, {"id": "m2"}]}, {"results": []}])
     done = twice(memory, path, "mem0", user=None)
     (note,) = memory.user("ben").notes().all()
     assert (note.text, note.created_at) == ("Likes tea", datetime(2024, 1, 2, tzinfo=UTC))
@@ -448,7 +447,6 @@ def test_lines_of_several_users_and_days(tmp_path: Path, memory: AgentMemory) ->
         write_lines(tmp_path / f"{day}.jsonl", [*lines, {**lines[1], "time": None}])  # fmt: skip
     done = twice(memory, tmp_path, "jsonl", user=None)
     assert [one.where for one in done.unread] == [f"{day}.jsonl, line 3" for day in days]
-    assert "belongs to 'ana'" in done.unread[0].why
     assert [head.user_id for head in memory.sessions()] == ["ana"]
     assert twice(memory, write_lines(tmp_path / "t.jsonl", lines[1:2]), "jsonl").new_messages == 0
     assert texts(memory, "1") == ["Hello"] * 8

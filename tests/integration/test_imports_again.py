@@ -45,9 +45,8 @@ def test_what_was_never_imported_before_the_deletion(tmp_path: Path, memory: Age
     """Wrong: chats older than the user's deletion are imported after it."""
     memory.update("s", {"role": "user", "content": "hi"}, user_id="ana")
     memory.delete_user("ana")
-    new = gpt("new", create_time=LATER)
     chats = [gpt_chat("old", gpt("q"), gpt("more", parent="q", create_time=LATER)),
-             gpt_chat("new", new)]  # fmt: skip
+             gpt_chat("new", gpt("new", create_time=LATER))]  # fmt: skip
     path = write_json(tmp_path / "c.json", chats)
     done = import_chats(memory, path, "chatgpt", user_id="ana")
     assert (counts(done), ids(memory)) == ((1, 1, 0), ["chatgpt/new"])
@@ -81,8 +80,7 @@ def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
     assert (done.assigned, dict(done.elsewhere)) == (2, {})
     memory.flush()
     assert "I keep bees." in memory.search("bees", user_id="ana")[0].text
-    head = memory.head("chatgpt/c")
-    assert head.metadata["title"] == "Title of c"
+    assert memory.head("chatgpt/c").metadata["title"] == "Title of c"
     done = import_chats(memory, path, "chatgpt", user_id="ben", assign=True)
     assert (done.assigned, dict(done.elsewhere)) == (0, {"ana": 2})
     done = import_chats(memory, path, "chatgpt", user_id="ana")

@@ -1,5 +1,6 @@
 """Tools for models: their schemas, and validation of arguments."""
 
+import asyncio
 import json
 import traceback
 from contextlib import suppress
@@ -180,7 +181,7 @@ class Shop:
         title: Annotated[str, Field(min_length=1, description="What it is called.")],
         size: int | None = Field(default=None, ge=1, description="Its pages."),
     ) -> str:
-        return f"{scope.user_id}: {title!r} {size!r}"
+        return f"{scope.user_id}: {title!r} {size!r}" if size else {"title": title}  # type: ignore[return-value]
 
     @model_tool("{name}_list", "Lists the {what}.", ("read",))
     def list(self, scope: Scope) -> str:
@@ -214,12 +215,14 @@ def test_methods_are_tools() -> None:
     }
     assert listing.parameters()["properties"] == {}
     assert swap.parameters() == tool().parameters()
-    assert add.call(SCOPE, '{"title": "Emma"}') == "ada: 'Emma' None"
+    assert add.call(SCOPE, '{"title": "Emma"}') == '{"title":"Emma"}'
     assert add.call(SCOPE, {"title": "Emma", "size": 9}) == "ada: 'Emma' 9"
     assert (listing.call(SCOPE, ""), swap.call(SCOPE, {"title": "x"})) == ("none", "x")
     for bad in ({}, {"title": ""}, {"title": "x", "scope": {}}, {"title": "x", "size": 0}):
         with pytest.raises(ToolRefused, match="shop_add was called with bad arguments"):
             add.call(SCOPE, bad)
+    with pytest.raises(InvalidInput, match="'nap' is an async function"):
+        model_tool("nap", "Sleeps.")(asyncio.sleep)  # type: ignore[type-var]
     with pytest.raises(ToolRefused, match="shop_list"):
         listing.call(SCOPE, {"any": 1})
     _, listing, _ = tools_of(Kiosk(), what="rack")

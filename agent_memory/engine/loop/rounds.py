@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic_core import PydanticSerializationError, to_json
 
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.tools import bad_arguments, untitled
+from agent_memory.core.tools import bad_arguments, result_text, untitled
 from agent_memory.core.turns import EARLIER, Turn, answer_in, check_so_far, open_calls, turn_of
 from agent_memory.engine.reading import readable
 from agent_memory.engine.recall.runner import resolve
@@ -148,22 +147,12 @@ class _Function:
             args, kwargs = self._arguments.validate_json(arguments or "{}")
         except ValidationError as error:
             raise bad_arguments(self.name, error) from None
-        return _text(resolve(self._function(*args, **kwargs)))
+        return result_text(resolve(self._function(*args, **kwargs)))
 
 
 def _request(call: Mapping[str, Any]) -> tuple[str, str]:
     function = call.get("function") or {}
     return str(function.get("name", "")), function.get("arguments") or ""
-
-
-def _text(value: Any) -> str:
-    """Return a function's result as text for the model."""
-    if isinstance(value, str):
-        return value
-    try:
-        return to_json(value, fallback=str).decode()
-    except PydanticSerializationError:  # the value contains bytes or a lone surrogate
-        return str(value)
 
 
 Chunks = Generator[Any, None, Any]
