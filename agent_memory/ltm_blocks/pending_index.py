@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from math import log1p
@@ -21,7 +21,7 @@ from agent_memory.core.cache import Cache
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.records import Entry, Lag, Record
 from agent_memory.errors import AgentMemoryError
-from agent_memory.stores.pending import MOST, Tail, Tails
+from agent_memory.stores.pending import Tail, Tails
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Turn
@@ -33,6 +33,10 @@ logger = logging.getLogger(__name__)
 Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
 """See `Encoder.encode`."""
 
+MOST_BYTES = 128 * 2**20
+"""Maximum size of the indexes that a block's `Waiting` caches. At least one index is cached."""
+
+_RECORD_BYTES = 2_000  # estimated size of a record without its features
 _MOST_OWNERS = 10_000
 _LATER_SECONDS = 0.2  # delay, so that a process that exits soon loads no encoder
 
@@ -121,7 +125,6 @@ class Index(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Session:
     tail: Tail
-    parts: tuple[Encoded, ...]
     whole: bool = True
 
     def stands(self, lag: Lag | None) -> bool:
@@ -145,6 +148,10 @@ class _Built:
     sessions: dict[str, _Session]
     index: Index
 
+    @property
+    def nbytes(self) -> int:
+        return self.index.traits.nbytes + _RECORD_BYTES * len(self.index.records)
+
 
 class Waiting:
     """Indexes of pending entries, for recently used owners. Thread-safe."""
@@ -152,7 +159,7 @@ class Waiting:
     def __init__(self, roles: Sequence[str]) -> None:
         self._roles = roles
         self._lock = fork_safe_lock()
-        self._cache: Cache[str, _Built] = Cache(MOST, lambda built: len(built.index.records), 1)
+        self._cache: Cache[str, _Built] = Cache(MOST_BYTES, lambda built: built.nbytes, 1)
         self._begin()
         begin_anew_in_child(self, Waiting._begin)
 
@@ -177,6 +184,8 @@ class Waiting:
             reuse: Makes the records of older turns if there are many. It uses cached encodings
                 only.
         """
+        if not tails.lags:
+            self._cache.drop(owner)
         if not tails.read:
             return None
         count = sum(tail.count for tail in tails.read)
@@ -207,24 +216,32 @@ def _built(
     lags = {lag.session_id: lag for lag in tails.lags}
     existing = before.sessions if before is not None else {}
     sessions = {name: item for name, item in existing.items() if item.stands(lags.get(name))}
-    grown = before is not None and len(sessions) == len(existing)
+    changed = [tail for tail in tails.read if tail.entries and not _has(sessions, tail)]
+    if before is None or len(sessions) < len(existing) or not _only_adds(sessions, changed):
+        before, sessions = None, {}
+        changed = [tail for tail in tails.read if tail.entries]
     parts: list[Encoded] = []
-    for tail in tails.read:
-        name = tail.lag.session_id
-        was = sessions.get(name)
-        if not tail.entries or (was is not None and was.tail is tail and was.whole):
-            continue
-        if was is not None and not (was.whole and was.is_begun_by(tail)):
-            was, grown = None, False
+    for tail in changed:
+        was = sessions.get(tail.lag.session_id)
         first = len(was.tail.entries) if was is not None else tail.since
         if was is None or first < len(tail.entries):
-            part = make(spoken(tail.entries[first:], roles))
-            parts.append(part)
-            grown = grown and (was is not None or name not in existing)
-            sessions[name] = _Session(tail, (*(was.parts if was else ()), part), is_whole())
-    if before is not None and grown:
-        return _Built(sessions, _extended(before.index, parts)) if parts else before
-    return _Built(sessions, _index([part for item in sessions.values() for part in item.parts]))
+            parts.append(make(spoken(tail.entries[first:], roles)))
+            sessions[tail.lag.session_id] = _Session(tail, is_whole())
+    if before is None:
+        return _Built(sessions, _index(parts))
+    return _Built(sessions, _extended(before.index, parts)) if parts else before
+
+
+def _has(sessions: Mapping[str, _Session], tail: Tail) -> bool:
+    """Return whether a tail is indexed already."""
+    was = sessions.get(tail.lag.session_id)
+    return was is not None and was.tail is tail and was.whole
+
+
+def _only_adds(sessions: Mapping[str, _Session], tails: Sequence[Tail]) -> bool:
+    """Return whether tails only add entries to the indexed ones."""
+    was = [(sessions.get(tail.lag.session_id), tail) for tail in tails]
+    return all(item is None or (item.whole and item.is_begun_by(tail)) for item, tail in was)
 
 
 def _index(parts: Sequence[Encoded]) -> Index:

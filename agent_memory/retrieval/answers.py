@@ -35,6 +35,7 @@ _FAINT = 0.4  # factor on the score of a user message that asks the same questio
 _SURE = 0.5
 _SENTENCE = 3  # number of words; a shorter query is a keyword search
 _LIKELY = 0.1
+_SAID = 3  # number of the assistant's messages for a question about the assistant's words
 _SAMPLES = 3  # number of statements for which similar statements are searched
 _SIMILAR = 0.45
 
@@ -166,7 +167,11 @@ def _without_echoes(
 
 
 def _with_replies(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
-    """Add the assistant's replies to the user's statements, each before its statement."""
+    """Add the assistant's replies to the user's statements, each before its statement.
+
+    If anything is relevant, also add the assistant's best messages: an answer often says nothing
+    that is close to the question.
+    """
     for statement in [hit for hit in results if turn_of(hit)[1] and hit.relevance >= _LIKELY]:
         place = (statement.record.session_id, statement.record.last + 1)
         reply = next(
@@ -174,6 +179,10 @@ def _with_replies(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
         )
         if reply is not None and not turn_of(reply)[1]:
             results = beside(results, statement, reply, True)
+    shown = {hit.record.id for hit in results}
+    for hit in [hit for hit in hits if not turn_of(hit)[1]][:_SAID] if results else ():
+        if hit.record.id not in shown:
+            results = beside(results, results[-1], hit, False, corrects=False)
     return results
 
 

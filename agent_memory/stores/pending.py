@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from agent_memory.stores.base import SessionStore
 
 MOST = 200_000
-"""The maximum number of entries that one call reads, and that the cache holds in total."""
+"""The maximum number of entries that one call reads."""
+
+_MOST_CACHED = 50_000  # maximum number of cached entries; one owner may have more
 
 MANY = 500
 """With more pending entries than this, `Pending.on_many` is called, so that they are absorbed."""
@@ -68,7 +70,9 @@ class Pending:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._cache: Cache[_Key, dict[str, Tail]] = Cache(MOST, _size, 1)  # by block and owner
+        self._cache: Cache[_Key, dict[str, Tail]] = Cache(
+            _MOST_CACHED, _size, 1
+        )  # by block and owner
         self.on_many: Callable[[str, Sequence[Lag]], None] = lambda block, lags: None
 
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:

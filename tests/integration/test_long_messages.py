@@ -1,7 +1,9 @@
 """Long messages are found by their passages, and long questions are bounded."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,7 +19,10 @@ from agent_memory.core.threads import given_up
 from agent_memory.core.transcript import passages
 from agent_memory.engine.recall.runner import TimeLimited
 from agent_memory.ltm_blocks.base import record_id
-from agent_memory.ltm_blocks.pending_index import Waiting
+from agent_memory.ltm_blocks.pending_index import Encoded, Waiting
+from agent_memory.models.embedders.base import NoEmbedder
+from agent_memory.retrieval.features import Features, Turn
+from agent_memory.retrieval.turns import record_of_turn
 from agent_memory.stores.base import Store
 from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails
@@ -226,6 +231,24 @@ def test_what_waits_is_made_ready_once() -> None:
     for one in asking:
         one.join(SECONDS)
     assert made == [1]
+
+
+def test_an_index_of_what_was_absorbed_is_not_kept() -> None:
+    """Wrong: the memory of a process grows with each user who once had pending messages."""
+
+    def make(said: Sequence[tuple[Entry, Turn]]) -> Encoded:
+        turns = [turn for _, turn in said]
+        records = [record_of_turn(entry, turn, turn.text, "user:ada") for entry, turn in said]
+        return records, Features.of_turns(turns, NoEmbedder().encode)
+
+    waiting = Waiting(["user"])
+    index = waiting.index(waits(ASK), "user:ada", "dog", make)
+    assert index is not None
+    built = weakref.ref(index.traits)
+    del index
+    assert waiting.index(Tails([], []), "user:ada", "dog", make) is None
+    gc.collect()
+    assert built() is None
 
 
 def test_what_is_looked_at_of_what_waits_is_bounded() -> None:

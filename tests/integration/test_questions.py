@@ -143,6 +143,24 @@ def test_an_answer_is_found_without_the_words_of_its_question() -> None:
     assert any("magnesium" in one.text for one in found)
 
 
+def test_advice_is_found_behind_other_turns() -> None:
+    """Wrong: only the reply to the statement is recalled, not the advice some turns later."""
+    advice = "I would wait a week, and then send a short message that does not mention the money."
+    said = [
+        user("My sister isn't talking to me since I refused to lend her ten thousand."),
+        assistant("Oh dear. That sounds painful."),
+        user("She even blocked my number, it is ridiculous. What now?"), assistant(advice),
+    ]  # fmt: skip
+    with AgentMemory("memory://") as memory:
+        memory.update("s", said, user_id="ana")
+        for number, notes in enumerate(haystack(None)):
+            memory.update(f"notes{number}", notes, user_id="ana")
+        memory.flush()
+        question = "What did you advise me about my sister?"
+        recalls = memory.get("new", question, user_id="ana").recalls
+    assert any(advice in recall.text for recall in recalls)
+
+
 def test_a_word_that_is_looked_up_brings_no_correction() -> None:
     """Wrong: a query of one word also recalls an unrelated message that mentions a change."""
     with AgentMemory("memory://") as memory:
