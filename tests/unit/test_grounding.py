@@ -191,17 +191,6 @@ def test_a_code_of_a_known_fact_is_of_the_facts_role(who: str) -> None:
         ("Lives in Prague.", "I live in Praha", "Nice.", "user"),
         ("Lives in Prague.", "I live in Praha", "Prague!", "assistant"),
         ("Knows Mia's brother.", "I know mia's brother", "Mia?", "user"),
-    ],
-)
-def test_an_assistants_name_is_of_its_role(text: str, quote: str, other: str, wanted: str) -> None:
-    """Wrong: a name that only the assistant said counts as the user's statement."""
-    assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
-    assert role(text, quote, ("assistant", other), ("user", quote)) == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "quote", "other", "wanted"),
-    [
         ("The user hates dogs.", "yes, thanks", "The user hates dogs.", "assistant"),
         ("The user hates dogs.", "user", "The user hates dogs.", "assistant"),
         ("Ist Vegetarier.", "ja", "Sie sind also Vegetarier?", "assistant"),
@@ -211,12 +200,14 @@ def test_an_assistants_name_is_of_its_role(text: str, quote: str, other: str, wa
         ("Is divorced.", "my wife and I split", "I see.", "user"),
     ],
 )
-def test_who_nods_has_not_said_it(text: str, quote: str, other: str, wanted: str) -> None:
-    """Wrong: a quote of the user's thanks makes an assistant's claim the user's, or the user's own
-    words in another form are not."""
-    nodded = role(text, quote, ("assistant", other), ("user", quote))
-    assert nodded == "assistant" or wanted == "user"
+def test_what_an_assistant_said_is_of_its_role(
+    text: str, quote: str, other: str, wanted: str
+) -> None:
+    """Wrong: a name that only the assistant said, or a claim that the user only thanked for, counts
+    as the user's statement, or the user's own words in another form do not.
+    """
     assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
+    assert role(text, quote, ("assistant", other), ("user", quote)) == wanted
 
 
 def test_without_weights_each_keeps_his_role() -> None:
