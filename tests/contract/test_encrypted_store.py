@@ -198,10 +198,7 @@ def test_without_the_keys_a_failure_does_not_prevent_later_work(
         raise Undecryptable("Give the memory its keys.")
 
     url, blocks = f"sqlite:///{tmp_path}/memory.db", [VectorMemory()]
-    with (
-        monkeypatch.context() as patch,
-        AgentMemory(store=url, blocks=blocks) as memory,
-    ):
+    with monkeypatch.context() as patch, AgentMemory(store=url, blocks=blocks) as memory:
         patch.setattr(VectorMemory, "update", fail)
         memory.update("plain", f"My cat is {CANARY}.")
         assert "Give" in str(memory.flush()[0].error)

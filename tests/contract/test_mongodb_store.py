@@ -51,12 +51,7 @@ __all__ = ["brisk", "documents", "namespace", "other", "server", "store", "url"]
 
 
 class TestMongoDB(
-    Handles,
-    StoreContract,
-    SegmentsContract,
-    DamageContract,
-    ClockContract,
-    ImportContract,
+    Handles, StoreContract, SegmentsContract, DamageContract, ClockContract, ImportContract
 ):
     """`MongoDBStore` keeps the contract."""
 

@@ -446,33 +446,23 @@ def test_marks_that_are_part_of_a_word_count(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("one", "other", "same"),
     [
-        ("Works as an engineer at Acme.", "Works at Acme as an engineer."),
-        ("The user plays the piano.", "Plays piano"),
-        ("Flew from Rome to Paris.", "Flew to Paris from Rome."),
-        ("Is very tall.", "tall"),
+        ("Works as an engineer at Acme.", "Works at Acme as an engineer.", True),
+        ("The user plays the piano.", "Plays piano", True),
+        ("Flew from Rome to Paris.", "Flew to Paris from Rome.", True),
+        ("Is very tall.", "tall", True),
+        ("Flew from Rome to Paris.", "Flew from Paris to Rome.", False),
+        ("Likes tea and hates coffee with milk.", "Likes tea with milk and hates coffee.", False),
+        ("Smokes.", "Smoked.", False),
+        ("Is ill.", "Was ill.", False),
+        ("Eats no meat.", "Eats meat.", False),
+        ("Anna likes Ben.", "Ben likes Anna.", False),
     ],
 )
-def test_the_gist_is_free_of_order_and_small_words(one: str, other: str) -> None:
-    """Wrong: the same fact with another word order or other small words counts as new."""
-    assert gist(one) == gist(other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("Flew from Rome to Paris.", "Flew from Paris to Rome."),
-        ("Likes tea and hates coffee with milk.", "Likes tea with milk and hates coffee."),
-        ("Smokes.", "Smoked."),
-        ("Is ill.", "Was ill."),
-        ("Eats no meat.", "Eats meat."),
-        ("Anna likes Ben.", "Ben likes Anna."),
-    ],
-)
-def test_the_gist_keeps_what_matters(one: str, other: str) -> None:
-    """Wrong: facts that differ in actor, time or negation are taken for one."""
-    assert gist(one) != gist(other)
+def test_the_gist_is_free_of_order_and_small_words(one: str, other: str, same: bool) -> None:
+    """Wrong: a fact in another order counts as new, or another actor, time or negation as known."""
+    assert (gist(one) == gist(other)) is same
 
 
 def near(
