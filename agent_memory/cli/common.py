@@ -8,6 +8,7 @@ import inspect
 import logging
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
@@ -102,7 +103,6 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 FAILED = 1
 BAD_SETTINGS = 2
 _INTERRUPTED = 130
-_PIPE_WIDTH = 300
 
 StoreOption = Annotated[
     str | None,
@@ -139,7 +139,7 @@ def out(stderr: bool = False) -> Console:
 
     console = Console(stderr=stderr, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PIPE_WIDTH  # lines of a pipe or a file: ids are not broken
+        console.width = 300  # lines of a pipe or a file: ids are not broken
     return console
 
 
@@ -240,6 +240,18 @@ def resumable(stopped: Callable[[], str] = lambda: "Stopped") -> Iterator[None]:
     except KeyboardInterrupt:
         note(f"{stopped()}. Run the same command to continue.")
         raise typer.Exit(_INTERRUPTED) from None
+
+
+@contextmanager
+def on_signals(handler: Callable[[int, object], object]) -> Iterator[None]:
+    """Call `handler` for SIGINT and SIGTERM."""
+    stops = (signal.SIGINT, signal.SIGTERM)
+    earlier = [(stop, signal.signal(stop, handler)) for stop in stops]
+    try:
+        yield
+    finally:
+        for stop, before in earlier:
+            signal.signal(stop, before)
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
@@ -357,11 +369,7 @@ def by_words(embedding: str | None) -> bool:
     return embedding is None and not is_installed()
 
 
-_PARTS_LOGGER = "agent_memory.engine.assembly"
-"""The logger of warnings about missing parts, such as a model. Only `doctor` reports these."""
-
-
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name != _PARTS_LOGGER:
+        if record.name != "agent_memory.engine.assembly":  # only `doctor` reports missing parts
             note(f"warning: {record.getMessage()}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent_memory.cli.common import note, open_memory, with_settings, without_password
+from agent_memory.cli.common import note, on_signals, open_memory, with_settings, without_password
 from agent_memory.core.processes import share_arenas
 from agent_memory.errors import ConfigError, MissingExtra, install_command
 
@@ -128,7 +127,7 @@ def listening(
 
     share_arenas()
     with (
-        _exiting_on_signals(),
+        on_signals(lambda number, frame: sys.exit(0)),
         listen(host, port) as listener,
         open_memory(settings(), create=True) as memory,
     ):
@@ -143,17 +142,6 @@ def listening(
             finally:
                 _leave_calls()
             raise
-
-
-@contextmanager
-def _exiting_on_signals() -> Iterator[None]:
-    stops = (signal.SIGINT, signal.SIGTERM)
-    earlier = [(stop, signal.signal(stop, lambda number, frame: sys.exit(0))) for stop in stops]
-    try:
-        yield
-    finally:
-        for stop, handler in earlier:
-            signal.signal(stop, handler)
 
 
 def _leave_calls() -> None:

@@ -113,9 +113,8 @@ def restore(
         url = str(settings.store)
         shown = without_password(url)
         if not yes and url.startswith("sqlite:") and missing_file(url) is None:
-            typer.confirm(
-                f"Replace {shown} by {file}? The current data of {shown} will be lost.", abort=True
-            )
+            text = f"Replace {shown} by {file}? The current data of {shown} will be lost."
+            typer.confirm(text, abort=True)
         put_back(file, url)
         say(f"{shown} is restored from {file}. Restart programs that have opened it.")
         return
@@ -129,9 +128,7 @@ def restore(
         ) as lines,
     ):
         head = operations.import_session(memory, lines, deleted=deleted)
-        late = [
-            each.name for each in memory.blocks.values() if each.absorbs and head.lag(each.name)
-        ]
+        late = [name for name, block in memory.blocks.items() if block.absorbs and head.lag(name)]
     text = f"{head.session_id} is restored: {head.end - head.expired} messages"
     of = f", user {head.user_id}" if head.user_id is not None else ""
     say(f"{text}{of}.")

@@ -20,6 +20,7 @@ from agent_memory.cli.common import (
     has_failed,
     head_of,
     note,
+    on_signals,
     out,
     plain,
     progress_bar,
@@ -138,9 +139,8 @@ def prune(
 
 def _window(head: Head) -> str:
     count = len(head.pinned) + head.end - head.start
-    return (
-        f"Window of {head.session_id}: {head.window_tokens} tokens, {count} of {head.end} messages."
-    )
+    size = f"{head.window_tokens} tokens, {count} of {head.end} messages"
+    return f"Window of {head.session_id}: {size}."
 
 
 @with_memory
@@ -158,10 +158,8 @@ def delete(
     except Damaged:
         count = "damaged head, all"
     if not yes:
-        typer.confirm(
-            plain(f"Delete {session} with its {count} messages and all records from them?"),
-            abort=True,
-        )
+        question = f"Delete {session} with its {count} messages and all records from them?"
+        typer.confirm(plain(question), abort=True)
     if receipt is not None:
         receipt.open("a", encoding="utf-8").close()  # an error must come before the deletion
     proof = memory.delete(session)
@@ -299,15 +297,9 @@ def _signals() -> Iterator[SimpleQueue[str]]:
     stops: SimpleQueue[str] = SimpleQueue()
 
     def hear(number: int, frame: object) -> None:
-        for caught in before:
+        for caught in (signal.SIGINT, signal.SIGTERM):
             signal.signal(caught, signal.SIG_DFL)
         stops.put(f"{signal.Signals(number).name}.")
 
-    before = {caught: signal.getsignal(caught) for caught in (signal.SIGINT, signal.SIGTERM)}
-    for caught in before:
-        signal.signal(caught, hear)
-    try:
+    with on_signals(hear):
         yield stops
-    finally:
-        for caught, handler in before.items():
-            signal.signal(caught, handler)

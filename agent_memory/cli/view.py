@@ -61,15 +61,11 @@ def context_table(context: MemoryContext, count: Any) -> Table:
         used += tokens
         text = full_text(Message.of(view))
         special = text.startswith(("<memory>", "<summary>"))
-        table.add_row(
-            cell(view["role"], _COLORS.get(view["role"], "")),
-            cell(text, "yellow") if special else one_line(text),
-            str(tokens),
-        )
+        role = cell(view["role"], _COLORS.get(view["role"], ""))
+        table.add_row(role, cell(text, "yellow") if special else one_line(text), str(tokens))
     table.add_row("", cell("the format of the chat", "dim"), str(context.tokens - used))
-    table.add_row(
-        "", cell("total", "bold"), cell(f"{context.tokens} / {context.max_tokens}", "bold")
-    )
+    total = f"{context.tokens} / {context.max_tokens}"
+    table.add_row("", cell("total", "bold"), cell(total, "bold"))
     return table
 
 

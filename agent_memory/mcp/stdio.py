@@ -51,10 +51,8 @@ def wire() -> tuple[TextIO, TextIO]:
         signal.signal(signum, hear)
     # a daemon thread ends with the process, even while it waits for input
     threading.Thread(target=pass_on, daemon=True, name="stdin").start()
-    return (
-        os.fdopen(read_end, encoding="utf-8", errors="replace"),
-        os.fdopen(ours, "w", encoding="utf-8", newline="\n"),
-    )
+    reading = os.fdopen(read_end, encoding="utf-8", errors="replace")
+    return reading, os.fdopen(ours, "w", encoding="utf-8", newline="\n")
 
 
 def serve(server: Server[Any], reading: TextIO, writing: TextIO) -> None:
