@@ -74,9 +74,8 @@ class Appender:
             head = self._store.append(session_id, drafts, user_id, within=within)
             self._windows.appended(head, drafts)
             return head, None
-        return self._record(
-            drafts, self._store.append_once(session_id, drafts, once, user_id, within=within)
-        )
+        stored = self._store.append_once(session_id, drafts, once, user_id, within=within)
+        return self._record(drafts, stored)
 
     def append_all(
         self,

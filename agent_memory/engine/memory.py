@@ -745,9 +745,8 @@ class AgentMemory(OpenMemory):
             InvalidInput: `metadata` is not a dict, or JSON would change it. Nothing was stored.
         """
         self._guard.check_session(session_id, user_id)
-        self.components.listing.describe(
-            session_id, self._guard.scope(user_id, session_id), metadata
-        )
+        scope = self._guard.scope(user_id, session_id)
+        self.components.listing.describe(session_id, scope, metadata)
 
     def session(self, session_id: str, user_id: str | None = None) -> Session:
         """Return a handle for one session: its methods need no ids."""

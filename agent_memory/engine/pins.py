@@ -114,9 +114,8 @@ class Pins:
         while True:
             first = max(head.expired, first - _AT_ONCE)
             read = self._store.read(head.session_id, after=first, limit=last - first)
-            if first == head.expired or any(
-                is_user(each) and each.seq <= entry.seq for each in read
-            ):
+            users = (each.seq for each in read if is_user(each))
+            if first == head.expired or any(seq <= entry.seq for seq in users):
                 return _group(read, entry)
 
 

@@ -85,9 +85,8 @@ class MessagePages:
             raise ToolRefused(
                 f"Message {request.seq} has {len(text)} characters. Give a smaller offset."
             )
-        shown = page(
-            text, request.offset, lambda part: self._counter.text(compact_json(part)), self._room
-        )
+        count = self._counter.text
+        shown = page(text, request.offset, lambda part: count(compact_json(part)), self._room)
         end = request.offset + len(shown)
         answer = {
             "seq": entry.seq,
@@ -160,9 +159,8 @@ def read_on(recall: Recall) -> dict[str, Any] | None:
 def _text(message: Message) -> str:
     """Return the whole text of a message: its content, then its other text fields."""
     others = (message.to_openai() or {}).items()
-    more = [
-        f"({key}: {text})" for key, text in others if key not in _STANDARD and isinstance(text, str)
-    ]
+    texts = {key: text for key, text in others if isinstance(text, str)}
+    more = [f"({key}: {text})" for key, text in texts.items() if key not in _STANDARD]
     return "\n".join(text for text in (full_text(message), *more) if text)
 
 

@@ -41,13 +41,8 @@ class Services:
                 return None
             from agent_memory.models.llm import LLM
 
-            return LLM(
-                model,
-                api_base=config.api_base,
-                api_key=config.api_key,
-                timeout=config.model_timeout,
-                charges=charges,
-            )
+            base, key, seconds = config.api_base, config.api_key, config.model_timeout
+            return LLM(model, api_base=base, api_key=key, timeout=seconds, charges=charges)
 
         @cache
         def opened_embedder(name: object) -> Encoder:
@@ -141,6 +136,4 @@ def _is_local(config: AgentMemoryConfig) -> bool:
     """Return whether the store and the embedder need no network. False for a caller's objects."""
     store, embedding = config.store, config.embedding
     is_near = isinstance(store, str) and store.startswith(("memory:", "sqlite:"))
-    return (
-        is_near and (embedding is None or isinstance(embedding, str)) and not is_remote(embedding)
-    )
+    return is_near and isinstance(embedding, str | None) and not is_remote(embedding)

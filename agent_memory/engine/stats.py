@@ -219,10 +219,8 @@ def _flat(counted: Counted) -> dict[str, float]:
 
 def _counted(flat: Mapping[str, float]) -> Counted:
     def group(name: str) -> dict[str, float]:
-        begin = f"{name} "
-        return {
-            key.removeprefix(begin): value for key, value in flat.items() if key.startswith(begin)
-        }
+        start = f"{name} "
+        return {key[len(start) :]: value for key, value in flat.items() if key.startswith(start)}
 
     usage: dict[Purpose, Usage] = {}
     for purpose in cast("tuple[Purpose, ...]", get_args(Purpose)):

@@ -138,10 +138,8 @@ class User:
         Raises:
             ConfigError: No block stores facts.
         """
-        scope = self._scope()
-        changes = [
-            change for block in self._parts.needed_fact_blocks() for change in block.audit(scope)
-        ]
+        scope, blocks = self._scope(), self._parts.needed_fact_blocks()
+        changes = [change for block in blocks for change in block.audit(scope)]
         return sorted(changes, key=lambda change: change.at)
 
     @traced("delete_memory", lambda user: user._memory.config.namespace, of_id)

@@ -213,7 +213,7 @@ def test_a_list_stands_as_it_was_given(
         return
     done = after(session, edit)
     assert done.messages == wanted
-    same = agreeing(session.log, wanted)
+    same = agreeing(session.log, wanted, None)
     assert edit.end == session.head.expired + same
     assert edit.only_adds == (wanted[: len(session.log)] == session.messages)
     assert done.head.user_id == (session.head.user_id or user_id)

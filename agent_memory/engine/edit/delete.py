@@ -152,7 +152,9 @@ class Deletion:
         """
         if not cleared:
             self._parts.redaction.close(user_id)
-            self._clear_manual_blocks(user_id)
+            self._clear_manual_blocks(Scope(user_id))
+            erase_indexed(self._store, user_id)
+            erase_values(self._store, Scope(user_id))
             self._records.write(
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
             )
@@ -179,13 +181,12 @@ class Deletion:
                 self._records.drop(Kind.USER_DELETIONS, done)
         return parts
 
-    def _clear_manual_blocks(self, user_id: str) -> None:
+    def _clear_manual_blocks(self, scope: Scope) -> None:
         for block in self._manual_blocks:
-            resolve(block.delete(Scope(user_id)))
-        for name in self._former_manual_blocks():
-            erase(self._store, name, Scope(user_id))
-        erase_indexed(self._store, user_id)
-        erase_values(self._store, Scope(user_id))
+            resolve(block.delete(scope))
+        # blocks that are not configured now may have data in this store
+        for name in registered(self._store) - {block.name for block in self._manual_blocks}:
+            erase(self._store, name, scope)
 
     def scrub(self, noted: Collection[str] | None = None) -> Part:
         """Erase traces from files. Then delete the scrub notes `noted`, by default all.
@@ -232,9 +233,8 @@ class Deletion:
             if head is None or error.damage is None or "cursors" not in error.damage.broken:
                 return head
             # the cursors are lost: assume that all blocks with records here absorbed the session
-            names = {block for block, _ in self._store.all_records()} | {
-                *self._store.vector_blocks()
-            }
+            names = {block for block, _ in self._store.all_records()}
+            names |= self._store.vector_blocks().keys()
             blocks = {name: 0 for name in names if not reserved(name)}
             return replace(head, cursors={**blocks, **head.cursors})
 
@@ -249,10 +249,7 @@ class Deletion:
         scope = Scope(head.user_id, head.session_id, lease=lease)
         for block in self._absorber.blocks.values():
             self._absorber.forget(block, head, scope)
-        for manual_block in self._manual_blocks:
-            resolve(manual_block.delete(scope))
-        for name in self._former_manual_blocks():
-            erase(self._store, name, scope)
+        self._clear_manual_blocks(scope)
         for name in self._former(head):
             erase_derived(self._store, name, scope)
         self._records.erase_session(head.session_id, lease)
@@ -278,10 +275,6 @@ class Deletion:
     def _former(self, head: Head) -> list[str]:
         """Return the blocks that absorbed a session but are not configured now."""
         return sorted(head.cursors.keys() - self._absorber.blocks.keys())
-
-    def _former_manual_blocks(self) -> set[str]:
-        """Return the manual blocks that have data in this store but are not configured now."""
-        return registered(self._store) - {block.name for block in self._manual_blocks}
 
 
 def _of_block(block: Block) -> Part:

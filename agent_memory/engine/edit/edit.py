@@ -149,9 +149,8 @@ class Editor:
             if change.only_adds:
                 done = self._commit(change)
             else:
-                done = under_lease(
-                    self._parts.leases, session_id, find_conflicting, self._edit, consequence
-                )
+                leases, edit = self._parts.leases, self._edit
+                done = under_lease(leases, session_id, find_conflicting, edit, consequence)
             if done is not None:
                 return done
         return None
@@ -248,9 +247,8 @@ class Editor:
         lease: Lease | None = None,
         records: Mapping[str, Sequence[Record]] = MappingProxyType({}),
     ) -> Edited | None:
-        stored = self._store.rewrite(
-            edit.after, edit.end, edit.entries, lease=lease, records=records
-        )
+        log = edit.after, edit.end, edit.entries
+        stored = self._store.rewrite(*log, lease=lease, records=records)
         if stored is None:
             return None
         self._parts.windows.forget(stored.session_id)

@@ -52,9 +52,7 @@ class LogEdit:
         places = defaultdict[str, list[Entry]](list)
         for entry in reversed(self.entries):
             places[entry.message.to_json()].append(entry)
-        return [
-            (entry, same.pop()) for entry in self.taken if (same := places[entry.message.to_json()])
-        ]
+        return [(old, same.pop()) for old in self.taken if (same := places[old.message.to_json()])]
 
 
 Plan = Callable[[Head, Log], LogEdit | None]
@@ -188,9 +186,7 @@ def entries_and_messages(value: object) -> list[Entry | Message]:
     ]
 
 
-def agreeing(
-    log: Sequence[Entry], messages: Sequence[Message], redact: Redact | None = None
-) -> int:
+def agreeing(log: Sequence[Entry], messages: Sequence[Message], redact: Redact | None) -> int:
     """Return how many leading messages are equal in a log and a list. Times are ignored.
 
     The messages of the list are compared as they would be stored, after `redact`.
@@ -224,16 +220,9 @@ def redacted(
         after = ruled(after, [entry for entry in had if not theirs(entry.message)])
     if head.summary is not None and head.summary.upto >= first and had:
         after = begun_anew(after, had[0])
-    entries = [_emptied(each) if theirs(each.message) else each for each in had if each.seq > end]
+    entries = [entry for entry in had if entry.seq > end]
+    for at, entry in enumerate(entries):
+        if theirs(entry.message):  # totals stay; without an encoding, contexts count again
+            message = redacted_message(entry.message)
+            entries[at] = replace(entry, message=message, tokens=entry.counted, encoding="")
     return LogEdit(head, after, end, entries, (), since=first - 1, redacts=True)
-
-
-def _emptied(entry: Entry) -> Entry:
-    """Return the entry without its text.
-
-    The token count stays, so that no running total changes. The encoding is removed, so that
-    contexts count the tokens again.
-    """
-    return replace(
-        entry, message=redacted_message(entry.message), tokens=entry.counted, encoding=""
-    )

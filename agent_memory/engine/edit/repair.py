@@ -159,10 +159,8 @@ class Repair:
         if damage.kind == "fact":
             self._store.delete_records(damage.block, record_id=damage.record_id, lease=lease)
         else:
-            after = max(damage.seq - 1, 0)
-            self._store.delete_vectors(
-                damage.block, session_id=damage.session_id, after=after, lease=lease
-            )
+            name, after = damage.session_id, max(damage.seq - 1, 0)
+            self._store.delete_vectors(damage.block, session_id=name, after=after, lease=lease)
 
     def _search(self, damage: Damage) -> None:
         """Run a search: the store then restores its unreadable catalog of the owner's vectors."""

@@ -83,13 +83,9 @@ class WholeDeletion:
         note = self._parts.records.note(
             Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
         )
-        left = {
-            DELETED.name: [
-                *tombstones("user", [user_id], at),
-                *tombstones("session", [head.session_id for head in heads], at),
-            ],
-            NOTES.name: [note],
-        }
+        ids = [head.session_id for head in heads]
+        stones = [*tombstones("user", [user_id], at), *tombstones("session", ids, at)]
+        left = {DELETED.name: stones, NOTES.name: [note]}
         return self._delete(key, heads, left, user_id)
 
     def _delete(

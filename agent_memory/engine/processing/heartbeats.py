@@ -36,9 +36,8 @@ class Heartbeats:
 
     def read(self) -> tuple[float, dict[str, float]]:
         """Return the time of the newest heartbeat of workers, and of each block. 0 means never."""
-        times = {
-            name: float(note["at"]) for name, note in self._records.read(Kind.HEARTBEATS).items()
-        }
+        notes = self._records.read(Kind.HEARTBEATS)
+        times = {name: float(note["at"]) for name, note in notes.items()}
         blocks = {
             name.removeprefix(_BLOCK): at for name, at in times.items() if name.startswith(_BLOCK)
         }

@@ -158,10 +158,8 @@ class Contexts:
         """Return a context. Packing runs on the caller's thread."""
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
-        options: dict[str, Any] = {"once": True, "form": form, "shown": shown}
-        session = self.see(
-            session_id, to_add(query), user_id, packer=packer, query=query, **options
-        )
+        options: dict[str, Any] = {"packer": packer, "query": query, "form": form, "shown": shown}
+        session = self.see(session_id, to_add(query), user_id, once=True, **options)
         return self.sending(session_id, self.view(session), form)(session.messages)
 
     @apart
@@ -283,9 +281,8 @@ class Contexts:
             window = _window(packer, begun, entries, messages, once, form)
             window = replace(window, held=held)
         if query is None:
-            query = newest_user(reversed(messages)) or newest_user(
-                entry.message for entry in reversed(entries)
-            )
+            logged = (entry.message for entry in reversed(entries))
+            query = newest_user(chain(reversed(messages), logged))
         scope = scope_of(head, user_id, session_id)
         if self.blocks:
             scope = replace(scope, shown=window.sources)
@@ -370,10 +367,8 @@ def existing(store: SessionStore, by_block: BlockRecalls) -> BlockRecalls:
     named = {source[0] for hits in by_block.values() for hit in hits for source in hit.sources}
     gone = named - store.existing(named) if named else named
     return {
-        block: [
-            recall for recall in recalls if not any(source[0] in gone for source in recall.sources)
-        ]
-        for block, recalls in by_block.items()
+        block: [hit for hit in hits if not any(session in gone for session, _ in hit.sources)]
+        for block, hits in by_block.items()
     }
 
 
@@ -382,10 +377,8 @@ def with_pins(by_block: BlockRecalls, scope: Scope) -> BlockRecalls:
     if not scope.pinned:
         return by_block
     return {
-        block: [
-            replace(recall, pinned=recall.pinned or recall.id in scope.pinned) for recall in recalls
-        ]
-        for block, recalls in by_block.items()
+        block: [replace(hit, pinned=hit.pinned or hit.id in scope.pinned) for hit in hits]
+        for block, hits in by_block.items()
     }
 
 

@@ -95,13 +95,9 @@ class FanOut:
             for target in targets:
                 self.load(target.name, target.block)
         with Account("other", scope.user_id, within=current_account()).charged():
-            answers, warnings = self.ask(
-                scope.owner,
-                {
-                    target.name: partial(noticed, partial(target.recall, message, limit))
-                    for target in targets
-                },
-            )
+            recalls_of = {each.name: partial(each.recall, message, limit) for each in targets}
+            calls = {name: partial(noticed, call) for name, call in recalls_of.items()}
+            answers, warnings = self.ask(scope.owner, calls)
         warnings += [
             f"The block {name!r}: {text}"
             for name, (_, notices) in answers.items()
@@ -163,9 +159,8 @@ class FanOut:
             for name, call in calls.items()
             if self._admits((name, owner))
         }
-        outcomes, slow = self._limited.run_all(
-            admitted, self._timeout, self._timeouts, self._threads
-        )
+        limits = self._timeout, self._timeouts
+        outcomes, slow = self._limited.run_all(admitted, *limits, self._threads)
         warnings = [
             f"The block {name!r} failed before, and is asked again later."
             for name in calls

@@ -218,14 +218,8 @@ class LogBlock(ManualBlock):
         query = Query.of_question(question, NoEmbedder(), today)
         matches = hits(index.traits.search(query, len(index.records)), index.records)
         least = scope.floor * self.resources.min_relevance
-        best = answers(
-            question,
-            matches,
-            least,
-            lambda stated: [],
-            corrects=query.period is None,
-            in_context=scope.in_context,
-        )
+        options = {"corrects": query.period is None, "in_context": scope.in_context}
+        best = answers(question, matches, least, lambda stated: [], **options)
         return recalls(best, self.name, scope)
 
 

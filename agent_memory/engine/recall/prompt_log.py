@@ -60,11 +60,9 @@ class Prompts:
             self._last.put(owner, now)
             if before is None:
                 return context
-            repeated = same(before, now)
-            was = self.stats
-            self.stats = PromptStats(
-                was.contexts + 1, was.tokens + context.tokens, was.kept_tokens + repeated
-            )
+            was, repeated = self.stats, same(before, now)
+            tokens, kept = was.tokens + context.tokens, was.kept_tokens + repeated
+            self.stats = PromptStats(was.contexts + 1, tokens, kept)
         return replace(context, kept_tokens=repeated)
 
     def keep(self, session_id: str, context: MemoryContext, question: Sequence[Message]) -> None:
@@ -233,9 +231,8 @@ class SentContexts:
         now, owner = datetime.now(UTC), Scope(None, session_id).owner
         name = record_id("sent", session_id, begun, context.turn, context.step)
         fields = {**context.fields, _BEGUN: begun}
-        record = Record(
-            name, owner, session_id, context.turn, context.upto, context.question, (), now, fields
-        )
+        turn, upto, question = context.turn, context.upto, context.question
+        record = Record(name, owner, session_id, turn, upto, question, (), now, fields)
         texts = []
         for name_, shown in context.texts.items():
             home, upto = shown.session_id or session_id, shown.upto

@@ -316,10 +316,8 @@ class SharedMemory:
             )
 
         def notify(turn: Turn, messages: Sequence[Message] | None) -> None:
-            session = self._session(turn.session_id)
-            self._memory.turns.notify(
-                replace(turn, session_id=session, user_id=self._user), messages
-            )
+            own = replace(turn, session_id=self._session(turn.session_id), user_id=self._user)
+            self._memory.turns.notify(own, messages)
 
         return replace(
             self._memory.turns,

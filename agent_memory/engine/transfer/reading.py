@@ -134,8 +134,7 @@ class Reading:
             created_at=form.begun,
             **form.model_dump(exclude=other),
         )
-        wrong = _wrong(head)
-        if wrong:
+        if wrong := _wrong(head):
             raise self._refused(wrong)
         return head
 
@@ -151,11 +150,9 @@ class Reading:
 
     def _entry(self, form: EntryForm) -> Entry:
         message = self._message(form.message, form.at)
-        entry = Entry(
-            self.head.session_id, form.seq, message, form.tokens, form.total, form.encoding, form.at
-        )
-        wrong = self._log.wrong(entry)
-        if wrong:
+        name, at = self.head.session_id, form.at
+        entry = Entry(name, form.seq, message, form.tokens, form.total, form.encoding, at)
+        if wrong := self._log.wrong(entry):
             raise self._refused(wrong)
         return entry
 
@@ -256,8 +253,7 @@ class Reading:
 
     def _whole_log(self) -> None:
         self._is_log_read = True
-        wrong = self._log.unfinished()
-        if wrong:
+        if wrong := self._log.unfinished():
             raise self._refused(wrong)
 
     def _end(self, form: EndForm) -> None:

@@ -79,11 +79,6 @@ class StoredValue:
         until = self.record.metadata.get("until")
         return None if until is None else datetime.fromisoformat(until)
 
-    @property
-    def ttl(self) -> float | None:
-        ttl: float | None = self.record.metadata.get("ttl")
-        return ttl
-
     def is_over(self, now: datetime) -> bool:
         until = self.expires_at
         return until is not None and until <= now
@@ -145,9 +140,7 @@ def record_of(
         name, rows = vectors
         metadata["vectors"] = [name, b64encode(rows.tobytes()).decode(), len(rows)]
     owner = owner_of(root, tuple(put.namespace))
-    return Record(
-        id_of(owner, put.key), owner, session_id, 0, 0, put.key, (), now, metadata
-    )  # fmt: skip
+    return Record(id_of(owner, put.key), owner, session_id, 0, 0, put.key, (), now, metadata)
 
 
 def refreshed(record: Record, now: datetime) -> Record:

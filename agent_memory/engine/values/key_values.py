@@ -117,9 +117,8 @@ class KeyValues:
             before = records.get(name) or self._store.record(_BLOCK, name)
             if before is not None and StoredValue(before).is_over(now):
                 before = None
-            records[name] = record_of(
-                put, self._root, self._session_id, before, vectors.get(place), now
-            )
+            rows = vectors.get(place)
+            records[name] = record_of(put, self._root, self._session_id, before, rows, now)
         self._write(list(records.values()))
         return [StoredValue(record).item() for record in records.values()]
 
@@ -131,13 +130,11 @@ class KeyValues:
             key: The name within the namespace.
             refresh: Whether to restart the time until the value expires.
         """
-        checked_namespace, now = checked(namespace), now_utc()
-        record = self._store.record(
-            _BLOCK, id_of(owner_of(self._root, checked_namespace), text_of("key", key))
-        )
+        owner, now = owner_of(self._root, checked(namespace)), now_utc()
+        record = self._store.record(_BLOCK, id_of(owner, text_of("key", key)))
         if record is None or StoredValue(record).is_over(now):
             return None
-        if refresh and StoredValue(record).ttl is not None:
+        if refresh and "ttl" in record.metadata:
             record = refreshed(record, now)
             self._write([record])
         return StoredValue(record).item()
