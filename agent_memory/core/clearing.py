@@ -67,11 +67,9 @@ class Clearing:
             before: The last return value for this window. Only entries added since are processed.
         """
         cleared = Cleared(entries, counter, pinned, before)
-        cleared._advance(
-            limit,
-            limit // _KEEP if self.keep_tokens is None else self.keep_tokens,
-            limit // _AT_LEAST if self.at_least is None else self.at_least,
-        )
+        keep = limit // _KEEP if self.keep_tokens is None else self.keep_tokens
+        at_least = limit // _AT_LEAST if self.at_least is None else self.at_least
+        cleared._advance(limit, keep, at_least)
         return cleared
 
 

@@ -242,16 +242,14 @@ def _as_sent(message: Any) -> Any:
 
 def _is_of_a_context(message: Any) -> bool:
     if isinstance(message, Message):
-        role, content = message.role, message.content
+        role, text = message.role, message.content
     elif isinstance(message, Mapping):
-        role, content = message.get("role"), message.get("content")
+        role, text = message.get("role"), message.get("content")
     else:
         return False
-    if role not in SYSTEM_ROLES or not isinstance(content, str):
+    if role not in SYSTEM_ROLES or not isinstance(text, str):
         return False
-    return any(
-        content.startswith(begin) and content.endswith(end) for begin, end in (_RECALLS, _SUMMARY)
-    )
+    return any(text.startswith(begin) and text.endswith(end) for begin, end in (_RECALLS, _SUMMARY))
 
 
 _REASONS = (
@@ -353,9 +351,8 @@ def dropped_of(
     own = {seq for session, seq in shown if session == head.session_id}
     left = [seq for seq in range(head.expired + 1, head.start + 1) if seq not in own]
     upto = head.summary.upto if head.summary is not None else 0
-    recalled = {
-        seq for recall in recalls for session, seq in recall.sources if session == head.session_id
-    }
+    sources = (source for recall in recalls for source in recall.sources)
+    recalled = {seq for session, seq in sources if session == head.session_id}
     parts = {
         "left the window": left,
         "of these in the summary": [seq for seq in left if seq <= upto],

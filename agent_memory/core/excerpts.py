@@ -186,9 +186,8 @@ def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Spa
     if not wanted:
         return []
     searched = (frame.begin, min(frame.last, frame.begin + _SEARCHED))
-    hits = _hits(
-        text, searched, frozenset(wanted), max(_WORD, min(_PASSAGE, 2 * (limit - frame.gap)))
-    )
+    most = max(_WORD, min(_PASSAGE, 2 * (limit - frame.gap)))
+    hits = _hits(text, searched, frozenset(wanted), most)
     frequency = Counter(word for words in hits.values() for word in words)
     weight = {word: log(1 + (len(hits) + 1) / (frequency[word] + 0.5)) for word in frequency}
     scores = {span: fsum(weight[word] for word in words) for span, words in hits.items()}

@@ -16,9 +16,8 @@ Where = Mapping[str, Any]
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def holds(value: Any, wanted: Any) -> bool:
         numbers = isinstance(value, int | float) and isinstance(wanted, int | float)
-        return (numbers or (isinstance(value, str) and isinstance(wanted, str))) and compare(
-            value, wanted
-        )
+        texts = isinstance(value, str) and isinstance(wanted, str)
+        return (numbers or texts) and compare(value, wanted)
 
     return holds
 
@@ -69,9 +68,8 @@ def _meets(value: Any, wanted: Any) -> bool:
 
 
 def _compares(wanted: Any) -> bool:
-    return (
-        isinstance(wanted, Mapping) and bool(wanted) and all(str(n).startswith("$") for n in wanted)
-    )
+    names = wanted if isinstance(wanted, Mapping) else ()
+    return bool(names) and all(str(name).startswith("$") for name in names)
 
 
 def _field(value: Any, name: str) -> Any:

@@ -31,14 +31,7 @@ from agent_memory.core.shortening import Shortener
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.transcript import full_text
-from agent_memory.core.window import (
-    is_user,
-    late_results,
-    passes,
-    system_of,
-    unshown,
-    visible,
-)
+from agent_memory.core.window import is_user, late_results, passes, system_of, unshown, visible
 from agent_memory.errors import InvalidMessage
 
 _LEAST_CANDIDATES = 30
@@ -150,16 +143,14 @@ class Packer:
         messages = [message for message in turn if not message.is_system]
         end = max(head.end if head is not None else 0, own[-1].seq if own else 0)
         drafts = self._entries(messages, end)
-        all_of_it = [*own, *drafts] if drafts else own
-        if was_cut and (late := late_results(all_of_it)):
-            all_of_it = [
-                self._as_plain(entry, _LATE) if entry.seq in late else entry for entry in all_of_it
-            ]
-        shown = visible(all_of_it, was_cut=was_cut)
-        early = len(visible(all_of_it, was_cut=False)) - len(shown) if was_cut else 0
+        every = [*own, *drafts] if drafts else own
+        if was_cut and (late := late_results(every)):
+            every = [self._as_plain(each, _LATE) if each.seq in late else each for each in every]
+        shown = visible(every, was_cut=was_cut)
+        early = len(visible(every, was_cut=False)) - len(shown) if was_cut else 0
         if once and drafts and _ends_with_question(shown, drafts):
             shown, drafts = [entry for entry in shown if entry.seq < drafts[0].seq], []
-        unpaired = _unpaired(all_of_it)
+        unpaired = _unpaired(every)
         most = self.max_messages and self.max_messages + len(drafts)
         own_system = system_of([Draft(message, 0, "") for message in turn])
         system = own_system[0] if own_system else head.system if head is not None else None
@@ -168,9 +159,7 @@ class Packer:
         leading = self._leading(head, system)
         total = self._overhead + leading.tokens + cost_of(shown)
         if total <= self.max_tokens and not passes(shown, most):
-            turns, current = _split(shown, drafts)
-            above = leading.messages, leading.costs
-            window = Shown(*above, turns, current, total)
+            window = Shown(leading.messages, leading.costs, *_split(shown, drafts), total)
         else:
             window = self._in_part(head, system, shown, drafts, most)
         if early:
@@ -266,12 +255,10 @@ class Packer:
             return _Leading([system], [tokens])
         cut = shortener.message(system, room)
         how = "left out" if cut is None else "shortened"
-        warning = (
-            f"The system message takes {tokens} of max_tokens={self.max_tokens}, and is {how}."
-        )
-        if cut is None:
-            return _Leading([], [], (warning,))
-        return _Leading([cut], [self.counter.message(cut)], (warning,))
+        takes = f"The system message takes {tokens} of max_tokens={self.max_tokens}"
+        messages = [] if cut is None else [cut]
+        costs = list(map(self.counter.message, messages))
+        return _Leading(messages, costs, (f"{takes}, and is {how}.",))
 
     def _leading(self, head: Head | None, system: Message | None) -> _Leading:
         messages = [] if system is None else [system]
@@ -286,16 +273,10 @@ class Packer:
         return _Leading(messages, list(map(self.counter.message, messages)))
 
     def _shown(self, leading: _Leading, fitted: Fitted, drafts: Sequence[Entry]) -> Shown:
-        turns, current = _split(fitted.entries, drafts)
-        return Shown(
-            leading.messages,
-            leading.costs,
-            turns,
-            current,
-            self._overhead + leading.tokens + cost_of(fitted.entries),
-            fitted.cut,
-            (*leading.warnings, *_left_out(fitted)),
-        )
+        parts = _split(fitted.entries, drafts)
+        total = self._overhead + leading.tokens + cost_of(fitted.entries)
+        warnings = (*leading.warnings, *_left_out(fitted))
+        return Shown(leading.messages, leading.costs, *parts, total, fitted.cut, warnings)
 
     def _as_text(
         self, shown: Sequence[Entry], drafts: Sequence[Entry], shortener: Shortener
@@ -331,9 +312,8 @@ class Packer:
         """Convert a caller's messages, in any form, to entries that belong to no session."""
         if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
             raise InvalidMessage(f"window is {quoted(messages)}. Give a list of messages.")
-        return self._entries(
-            [message for value in messages for message in Message.all_of(value)], 0
-        )
+        own = [message for value in messages for message in Message.all_of(value)]
+        return self._entries(own, 0)
 
     def _entries(self, messages: Sequence[Message], end: int) -> list[Entry]:
         count, encoding = self.counter.message, self.counter.encoding

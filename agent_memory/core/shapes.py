@@ -6,6 +6,7 @@ A *view* is a message as an OpenAI chat dict. A raw item of another format may h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from agent_memory.core.formats.chat import says_something
@@ -113,10 +114,7 @@ def _compute_shape(message: Message) -> Shape:
         says.append(_says(view))
     speaks = any(says)
     is_plain = speaks and len(views) == 1 and not calls and not answers
-    spoken = next(
-        (view for view, has_content in zip(views, says, strict=True) if has_content), views[0]
-    )
-    role = spoken.get("role")
+    role = next(compress(views, says), views[0]).get("role")
     return Shape(
         views, role, tuple(calls), tuple(answers), tuple(says), speaks, is_plain, is_compaction
     )
@@ -258,9 +256,8 @@ class Arranging:
             return None
         for answer, call in sorted(answered.items()):
             results.setdefault(call, []).append(answer)
-        self._has_pending = self._has_pending or len(results) < sum(
-            len(shape.calls) for shape in shapes
-        )
+        expected = sum(len(shape.calls) for shape in shapes)
+        self._has_pending = self._has_pending or len(results) < expected
         arranged_messages: list[Shown] = []
         pending: list[Shown] = []
         for place, shape in enumerate(shapes):
@@ -294,14 +291,10 @@ class Arranging:
                     for at, call in zip(answered_calls, calls_of(message.view), strict=True)
                     for answer in results[place, at]
                 }
-                for answer in sorted(call_of_answer):
-                    number_of_view = shapes[answer[0]].answers[answer[1]].view
-                    answer_view = shapes[answer[0]].views[number_of_view]
-                    pending.append(
-                        self._answer(
-                            answer_view, call_of_answer[answer], answer[0] + since, number_of_view
-                        )
-                    )
+                for (at, index), own_call in sorted(call_of_answer.items()):
+                    number_of_view = shapes[at].answers[index].view
+                    answer_view = shapes[at].views[number_of_view]
+                    pending.append(self._answer(answer_view, own_call, at + since, number_of_view))
         return arranged_messages + pending
 
     def _with_valid_ids(self, view: View, place: int, number: int) -> Shown:
@@ -316,12 +309,8 @@ class Arranging:
         if all(a is b for a, b in zip(valid_calls, calls, strict=True)) and old is None:
             return Shown(view, place, number)
         rest = {key: value for key, value in view.items() if key != "function_call"}
-        return Shown(
-            {**rest, "tool_calls": valid_calls} if valid_calls else view,
-            place,
-            number,
-            not valid_calls,
-        )
+        valid = {**rest, "tool_calls": valid_calls} if valid_calls else view
+        return Shown(valid, place, number, not valid_calls)
 
     def _with_valid_id(self, call: View) -> View:
         call_id = call.get("id")

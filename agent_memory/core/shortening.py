@@ -140,9 +140,8 @@ class Shortener:
             is_long = isinstance(value, str) and self.counter.text(value) > most
             return self._text(value, most, mark) if is_long else value
 
-        raw = {
-            key: cut(part) if key == "output" else part for key, part in (message.raw or {}).items()
-        }
+        fields = (message.raw or {}).items()
+        raw = {key: cut(part) if key == "output" else part for key, part in fields}
         return message.model_copy(update={"raw": raw})
 
     def _cost_of_item(self, message: Message) -> int:

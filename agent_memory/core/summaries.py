@@ -201,9 +201,8 @@ def importance(turn: Sequence[Entry]) -> float:
     for entry in turn:
         text = full_text(entry.message)
         weight = _USER_FACTOR if role_of(entry.message) == "user" else 1.0
-        score += weight * (
-            3 * len(identifiers(text)) + 2 * len(names(text)) + 0.2 * len(set(terms(text)))
-        )
+        named = 3 * len(identifiers(text)) + 2 * len(names(text))
+        score += weight * (named + 0.2 * len(set(terms(text))))
     return score / (sum(entry.tokens for entry in turn) + 10)
 
 

@@ -95,9 +95,8 @@ def question_of(messages: Sequence[Message]) -> Sequence[Message]:
 def answer_in(response: object) -> Message:
     """Return the message of a response without its empty fields, which other providers refuse."""
     fields = Message.of(response).to_dict()
-    return Message.of(
-        {key: value for key, value in fields.items() if key == "content" or _says(value)}
-    )
+    shown = {key: value for key, value in fields.items() if key == "content" or _says(value)}
+    return Message.of(shown)
 
 
 def _is_response(value: object) -> bool:

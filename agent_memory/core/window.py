@@ -150,14 +150,8 @@ def passes(entries: Sequence[Entry], max_messages: int | None) -> bool:
 
 def begun_anew(head: Head, first: Entry | None) -> Head:
     """Return the head without a summary. Its window begins with `first`, the log's first entry."""
-    return replace(
-        head,
-        start=head.expired,
-        start_total=first.before if first else 0,
-        pinned=(),
-        pinned_tokens=0,
-        summary=None,
-    )
+    head = replace(head, start=head.expired, start_total=first.before if first else 0)
+    return replace(head, pinned=(), pinned_tokens=0, summary=None)
 
 
 def ruled(head: Head, entries: Sequence[Entry | Draft]) -> Head:

@@ -42,9 +42,8 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     if role == "tool":
         result = {"type": "function_result", "call_id": view.get("tool_call_id"), "result": content}
         return [{"type": "message", "role": "tool", "contents": [result]}]
-    contents: list[Json] = [
-        neutral.text_part(neutral.mark_of(part)) for part in neutral.parts_of(content)
-    ]
+    marks = map(neutral.mark_of, neutral.parts_of(content))
+    contents: list[Json] = [*map(neutral.text_part, marks)]
     for call_id, name, arguments in neutral.parsed_calls(view):
         used = {"type": "function_call", "call_id": call_id, "name": name}
         contents.append({**used, "arguments": dumped(arguments)})

@@ -106,14 +106,13 @@ def _clean(block: Any) -> Any:
     """Return a block without blank texts. None for a blank block. Empty errors get a text."""
     if not isinstance(block, dict) or neutral.is_blank(block):
         return None if isinstance(block, dict) else block
-    inner = cleaned_content = block.get("content")
+    inner = cleaned = block.get("content")
     if isinstance(inner, list):
-        cleaned_content = neutral.cleaned(
-            inner, lambda item: None if neutral.is_blank(mapping(item)) else item
-        )
-    if block.get("is_error") and not cleaned_content:
-        cleaned_content = neutral.NO_OUTPUT
-    return block if cleaned_content is inner else {**block, "content": cleaned_content}
+        blank = neutral.is_blank
+        cleaned = neutral.cleaned(inner, lambda item: None if blank(mapping(item)) else item)
+    if block.get("is_error") and not cleaned:
+        cleaned = neutral.NO_OUTPUT
+    return block if cleaned is inner else {**block, "content": cleaned}
 
 
 def compacts(raw: Mapping[str, Any]) -> bool:
@@ -171,9 +170,7 @@ def _marked(value: Any, left: int) -> tuple[Any, int]:
 
 def _is_results(message: Json) -> bool:
     content = message.get("content")
-    return isinstance(content, list) and any(
-        mapping(block).get("type") == "tool_result" for block in content
-    )
+    return any(block.get("type") == "tool_result" for block in dicts(content))
 
 
 def _trimmed(message: Any) -> Any:
@@ -213,9 +210,8 @@ def _parts(block: Json) -> Iterator[Json]:
             title = block.get("title") or block.get("source")
             yield neutral.text_part("\n".join([f"[search_result {title}]", *texts]))
         case "server_tool_use" | "mcp_tool_use":
-            yield neutral.text_part(
-                f"[{kind} {block.get('name')} {dumped(block.get('input') or {})}]"
-            )
+            arguments = dumped(block.get("input") or {})
+            yield neutral.text_part(f"[{kind} {block.get('name')} {arguments}]")
         case "tool_result" | "tool_use" | "thinking" | "redacted_thinking":
             pass
         case _ if kind.endswith("_tool_result"):

@@ -64,9 +64,8 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
     ]
     parts = [part for block in blocks for part in _parts(block)]
     uses = dicts([block.get("toolUse") for block in blocks])
-    return views + neutral.views_of(
-        str(role), parts, neutral.calls_in(uses, "toolUseId", "name", "input")
-    )
+    calls = neutral.calls_in(uses, "toolUseId", "name", "input")
+    return views + neutral.views_of(str(role), parts, calls)
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
@@ -188,9 +187,8 @@ def _file(kind: str, block: Json) -> Json:
         data = data.get("data")
     form = str(block.get("format") or "octet-stream")
     if data:
-        url = neutral.data_url(
-            _TYPES.get(form, form) if kind == "document" else f"{kind}/{form}", data
-        )
+        media_type = _TYPES.get(form, form) if kind == "document" else f"{kind}/{form}"
+        url = neutral.data_url(media_type, data)
     else:
         location = mapping(source.get("location") or source.get("s3Location"))
         url = str(location.get("uri", ""))

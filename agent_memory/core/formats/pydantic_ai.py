@@ -22,9 +22,8 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
         texts = [part for part in parts if part.get("part_kind") == "text" and part.get("content")]
         used = [part for part in parts if part.get("part_kind") == "tool-call"]
         calls = neutral.calls_in(used, "tool_call_id", "tool_name", "args")
-        return neutral.views_of(
-            "assistant", [neutral.text_part(str(part["content"])) for part in texts], calls
-        )
+        shown = [neutral.text_part(str(part["content"])) for part in texts]
+        return neutral.views_of("assistant", shown, calls)
     return [view for part in parts for view in _chat_messages(part)]
 
 
@@ -83,6 +82,5 @@ def _parts(item: object) -> Iterator[Json]:
     elif isinstance(item, dict) and (item.get("url") or item.get("data")):
         form = str(item.get("media_type") or "application/octet-stream")
         kind = "image" if item.get("kind") == "image-url" else form
-        yield neutral.media_part(
-            str(item.get("url") or neutral.data_url(form, item.get("data"))), kind
-        )
+        url = item.get("url") or neutral.data_url(form, item.get("data"))
+        yield neutral.media_part(str(url), kind)
