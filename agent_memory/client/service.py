@@ -158,12 +158,8 @@ class Service:
                 return again or not error.may_be_done
             return getattr(error, "status", 0) in (_BUSY if again else _BUSY[:1])
 
-        return Retrying(
-            stop=stop_after_attempt(self._attempts),
-            wait=_wait,
-            retry=retry_if_exception(is_worth_it),
-            reraise=True,
-        )
+        stop, retry = stop_after_attempt(self._attempts), retry_if_exception(is_worth_it)
+        return Retrying(stop=stop, wait=_wait, retry=retry, reraise=True)
 
 
 def is_missing(error: BaseException) -> bool:

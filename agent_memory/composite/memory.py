@@ -355,10 +355,9 @@ class CompositeMemory:
         key: str | None = None,
     ) -> str:
         """Call a tool of a member. See `AgentMemory.call_tool`."""
-        guard, tools = self.home(session_id, user_id).components.guard, self._tools
-        return run_tool(
-            tools(session_id, user_id), guard, session_id, name, arguments, user_id, key
-        )
+        guard = self.home(session_id, user_id).components.guard
+        tools = self._tools(session_id, user_id)
+        return run_tool(tools, guard, session_id, name, arguments, user_id, key)
 
     def _tools(self, session_id: str, user_id: str | None) -> dict[str, Tool]:
         return tools_of(self._members, self._route.home(session_id, user_id), user_id)

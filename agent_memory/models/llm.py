@@ -123,9 +123,8 @@ class LLM(Provider):
     def as_chunk(self, message: Mapping[str, Any]) -> Any:
         """Wrap an assistant's message in the only chunk of a stream."""
         kinds = load_litellm().types.utils
-        choice = kinds.StreamingChoices(
-            index=0, finish_reason="stop", delta=kinds.Delta(**dict(message))
-        )
+        delta = kinds.Delta(**dict(message))
+        choice = kinds.StreamingChoices(index=0, finish_reason="stop", delta=delta)
         return kinds.ModelResponseStream(model=self.model, choices=[choice])
 
     def structured(self, messages: ChatMessages, schema: type[T], **options: Any) -> T:
@@ -192,7 +191,11 @@ class Reading(Iterator[Any]):
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
-        _let_go_quietly(stream)
+        # Disable the finalizer, which sets context variables. Before Python 3.12, it may run while
+        # another variable is being set, and then crashes the process (python/cpython#148891).
+        logged = getattr(stream, "logging_obj", None)
+        if logged is not None:
+            logged._restore_correlation_context_if_unclaimed = None
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -225,18 +228,6 @@ class Reading(Iterator[Any]):
                     close()
             finally:
                 self._lock.release()
-
-
-def _let_go_quietly(stream: Any) -> None:
-    """Disable a stream's finalizer.
-
-    litellm's `CustomStreamWrapper.__del__` sets context variables. Before Python 3.12 the garbage
-    collector may run while a context variable is being set. A finalizer that sets another variable
-    then crashes the process (python/cpython#148891). A synchronous stream needs no such finalizer.
-    """
-    logged = getattr(stream, "logging_obj", None)
-    if logged is not None:
-        logged._restore_correlation_context_if_unclaimed = None
 
 
 def _text_of(chunk: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
@@ -183,13 +183,11 @@ class Call:
     sent: Sequence[Any]  # the request: OpenAI-style messages, or texts to embed
     answer: int | None  # maximum tokens of the answer; None for no limit
     # settles the reservation for the current attempt; None if there is none
-    settle: Settle | None = field(default=None)
+    settle: Settle | None = None
 
     @property
     def purpose(self) -> Purpose:
-        if self.kind == "embedding":
-            return "embedding"
-        return self.account.purpose
+        return "embedding" if self.kind == "embedding" else self.account.purpose
 
 
 class Charges:

@@ -315,15 +315,11 @@ class Application:
         if memory.config.overflow_mode != "background":
             return {}  # an inline update may call a model before it returns
         parallel = _REMOTE_BATCHES if memory.components.store.remote else 1
+        run, seconds = self._memory.run, self._limits.call_seconds
         return {
-            operation.name: Batcher(
-                self._memory.run,
-                partial(self._call_all, operation.run_all),
-                parallel,
-                self._limits.call_seconds,
-            )
-            for operation in OPERATIONS
-            if operation.run_all is not None
+            each.name: Batcher(run, partial(self._call_all, each.run_all), parallel, seconds)
+            for each in OPERATIONS
+            if each.run_all is not None
         }
 
     def _call(self, run: Run, job: _Job) -> Any:
@@ -381,9 +377,8 @@ class Application:
         seconds = perf_counter() - line.began
         if traced is not None:
             traced.update_name(f"{line.method} {line.route}")
-            set_attributes(
-                traced, {"http.route": line.route, "http.response.status_code": line.status}
-            )
+            about = {"http.route": line.route, "http.response.status_code": line.status}
+            set_attributes(traced, about)
             if line.status >= 500:
                 failed(traced, str(line.status))
         if self._metrics is not None:

@@ -280,6 +280,4 @@ _FORMS: dict[str, Builder] = {
     "access": _field("HasAccess", "Whether an agent has access.", "has_access"),
 }
 
-FORMS: dict[str, AnswerForm] = {
-    call.form: _FORMS[call.form](call.types["return"]) for call in CALLS
-}
+FORMS = {call.form: _FORMS[call.form](call.types["return"]) for call in CALLS}

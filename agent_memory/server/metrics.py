@@ -76,9 +76,8 @@ class Metrics:
         self._prometheus = prometheus
         self._registry = registry = prometheus.CollectorRegistry()
         labels = ("route", "method", "status")
-        self._requests = prometheus.Counter(
-            "agent_memory_requests", "Requests.", labels, registry=registry
-        )
+        name = "agent_memory_requests"
+        self._requests = prometheus.Counter(name, "Requests.", labels, registry=registry)
         self._seconds = prometheus.Histogram(
             "agent_memory_request_seconds",
             "How long requests took.",

@@ -70,9 +70,7 @@ def _call(call: Operation) -> dict[str, Any]:
     fields, needed = form.get("properties", {}), set(form.get("required", ()))
     parameters = [_parameter("path", name, fields.pop(name), True) for name in call.in_path]
     if not call.has_body:
-        parameters += [
-            _parameter("query", name, each, name in needed) for name, each in fields.items()
-        ]
+        parameters += [_parameter("query", name, fields[name], name in needed) for name in fields]
     extras = [_USER] * call.of_user + [_KEY] * call.once + [_VERSION] * call.versioned
     for where, name, description, plain in extras:
         parameters.append(_parameter(where, name, {**plain, "description": description}, False))

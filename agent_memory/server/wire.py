@@ -49,12 +49,8 @@ async def body_of(request: Request, most: int) -> bytes:
 def query_of(raw: bytes) -> tuple[str | None, dict[str, list[str]]]:
     """Return the user that a query names, and the other fields of the query."""
     try:
-        pairs = parse_qsl(
-            raw.decode("ascii"),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=_MOST_FIELDS,
-        )
+        text, most = raw.decode("ascii"), _MOST_FIELDS
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
     except ValueError:
         raise Refused(INVALID, "The query is not valid. Send it percent-encoded.") from None
     fields: dict[str, list[str]] = {}

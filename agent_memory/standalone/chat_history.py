@@ -94,12 +94,8 @@ class ChatHistory:
         if not isinstance(messages, Iterable) or isinstance(messages, str | Mapping | BaseModel):
             raise InvalidMessage("Pass a list: save replaces all messages of the session.")
         new = [message for item in messages for message in Message.all_of(item)]
-        self._components.deletion.retried(
-            session_id,
-            lambda: self._components.editor.change(
-                session_id, lambda log: new, user_id, self._drafted
-            ),
-        )
+        save = partial(self._components.editor.change, session_id, lambda log: new, user_id)
+        self._components.deletion.retried(session_id, partial(save, self._drafted))
 
     def load(self, session_id: str) -> list[Message]:
         """Return the messages of a session, oldest first: an empty list if it does not exist.

@@ -155,10 +155,8 @@ class ItemIndex(ABC):
         by_id = {item.id: item for item in map(Item.of, values)}
         if by_id:
             features, metadata = self._indexed(list(by_id.values()))
-            records = [
-                self._record(owner, item, more)
-                for item, more in zip(by_id.values(), metadata, strict=True)
-            ]
+            pairs = zip(by_id.values(), metadata, strict=True)
+            records = [self._record(owner, item, more) for item, more in pairs]
             self._vectors.put_vectors(self._block, records, features)
 
     def get(self, ids: str | Iterable[str], *, user_id: str | None = None) -> list[Item]:

@@ -132,9 +132,8 @@ class _Model:
         options.enable_cpu_mem_arena = False
         # further graph fusions make this model 10 % slower
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        self._session = onnxruntime.InferenceSession(
-            path, options, providers=["CPUExecutionProvider"]
-        )
+        cpu = ["CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(path, options, providers=cpu)
         _give_back()
 
     def read(self, texts: Sequence[str]) -> list[_Read]:
