@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from agent_memory.core import threads
 from agent_memory.core.cache import Cache
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
-from agent_memory.core.records import Entry, Lag, Record
+from agent_memory.core.records import Entry, Record
 from agent_memory.errors import AgentMemoryError
 from agent_memory.stores.pending import Tail, Tails
 
@@ -125,16 +125,7 @@ class Index(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Session:
     tail: Tail
-    whole: bool = True
-
-    def stands(self, lag: Lag | None) -> bool:
-        """Return whether nothing but appends has changed the session."""
-        if lag is None:
-            return False
-        was, last = self.tail.lag, self.tail.entries[-1]
-        if (was.version, was.created_at) != (lag.version, lag.created_at):
-            return False
-        return last.seq < lag.end or (last.seq == lag.end and last.total == lag.total)
+    whole: bool
 
     def is_begun_by(self, tail: Tail) -> bool:
         """Return whether `tail` begins with the entries of this session's tail."""
@@ -215,8 +206,13 @@ def _built(
 
     lags = {lag.session_id: lag for lag in tails.lags}
     existing = before.sessions if before is not None else {}
-    sessions = {name: item for name, item in existing.items() if item.stands(lags.get(name))}
-    changed = [tail for tail in tails.read if tail.entries and not _has(sessions, tail)]
+    sessions = {
+        name: item
+        for name, item in existing.items()
+        if name in lags and item.tail.stands(lags[name])
+    }
+    indexed = {id(item.tail) for item in sessions.values() if item.whole}
+    changed = [tail for tail in tails.read if tail.entries and id(tail) not in indexed]
     if before is None or len(sessions) < len(existing) or not _only_adds(sessions, changed):
         before, sessions = None, {}
         changed = [tail for tail in tails.read if tail.entries]
@@ -230,12 +226,6 @@ def _built(
     if before is None:
         return _Built(sessions, _index(parts))
     return _Built(sessions, _extended(before.index, parts)) if parts else before
-
-
-def _has(sessions: Mapping[str, _Session], tail: Tail) -> bool:
-    """Return whether a tail is indexed already."""
-    was = sessions.get(tail.lag.session_id)
-    return was is not None and was.tail is tail and was.whole
 
 
 def _only_adds(sessions: Mapping[str, _Session], tails: Sequence[Tail]) -> bool:
@@ -261,9 +251,8 @@ def _extended(index: Index, parts: Sequence[Encoded]) -> Index:
     features = Features.joined([part for _, part in some])
     # if only system messages are indexed, the index is empty, and its dimension is unknown
     traits = index.traits if index.records else SegmentIndex(features.dimension)
-    return Index(
-        traits.extended(list(records), features, compact=True), {**index.records, **records}
-    )
+    traits = traits.extended(list(records), features, compact=True)
+    return Index(traits, {**index.records, **records})
 
 
 def _chosen(

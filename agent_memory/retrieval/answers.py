@@ -142,7 +142,6 @@ def _without_echoes(
         for text, is_user in [turn_of(hit)]
         if is_user
     ]
-
     said = frozenset[str]().union(*(theirs for _, theirs in user_turns))
     places = [place_of(hit.record) for hit in hits if is_statement(hit) and hit.relevance >= _SURE]
 
@@ -172,11 +171,9 @@ def _with_replies(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
     If anything is relevant, also add the assistant's best messages: an answer often says nothing
     that is close to the question.
     """
+    at = {(hit.record.session_id, hit.record.first): hit for hit in reversed(hits)}
     for statement in [hit for hit in results if turn_of(hit)[1] and hit.relevance >= _LIKELY]:
-        place = (statement.record.session_id, statement.record.last + 1)
-        reply = next(
-            (hit for hit in hits if place == (hit.record.session_id, hit.record.first)), None
-        )
+        reply = at.get((statement.record.session_id, statement.record.last + 1))
         if reply is not None and not turn_of(reply)[1]:
             results = beside(results, statement, reply, True)
     shown = {hit.record.id for hit in results}

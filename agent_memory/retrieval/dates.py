@@ -6,6 +6,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from agent_memory.core.text import unaccented
@@ -102,7 +103,8 @@ def dates(text: str) -> list[Date]:
 
     A bare month name counts only if it is capitalized.
     """
-    return [*_written(text), *_numbers(text)]
+    iso = [Date(int(y), int(m), int(d) if d else None) for y, m, d in _ISO.findall(text)]
+    return [*_written(text), *iso]
 
 
 def _written(text: str) -> Iterator[Date]:
@@ -113,11 +115,6 @@ def _written(text: str) -> Iterator[Date]:
             continue
         number = MONTHS.index(month.lower()) + 1
         yield Date(int(year) if year else None, number, int(day) if day else None)
-
-
-def _numbers(text: str) -> Iterator[Date]:
-    for year, month, day in _ISO.findall(text):
-        yield Date(int(year), int(month), int(day) if day else None)
 
 
 class Period(NamedTuple):
@@ -208,22 +205,11 @@ def _days(year: int, month: int, day: int | None) -> Period:
     return Period(date(year, month, day or 1), date(year, month, day or last))
 
 
-def _day(ago: int) -> Callable[[date, re.Match[str]], Period]:
-    def period(today: date, match: re.Match[str]) -> Period:
-        return Period(today - timedelta(ago), today - timedelta(ago))
-
-    return period
-
-
 def _ago(today: date, match: re.Match[str]) -> Period:
     many, unit = match.groups()
     count = _AMOUNT.get(many) or int(many)
-    if unit == "weekend":
-        return _previous(today, count, unit)
     at = _before(today, count, unit)
-    if unit == "week":
-        return Period(at - timedelta(3), at + timedelta(3))
-    return Period(at, at) if unit == "day" else _whole(at, unit)
+    return Period(at - timedelta(3), at + timedelta(3)) if unit == "week" else _whole(at, unit)
 
 
 def _since(today: date, match: re.Match[str]) -> Period:
@@ -231,17 +217,12 @@ def _since(today: date, match: re.Match[str]) -> Period:
     return Period(_before(today, _AMOUNT.get(many) or int(many), unit), today)
 
 
-def _last(today: date, match: re.Match[str]) -> Period:
-    return _previous(today, 1, match[1])
+def _last(today: date, match: re.Match[str], count: int = 1, unit: str = "") -> Period:
+    unit = unit or match[1]
+    return _whole(_before(today, count, unit), unit)
 
 
-def _before_last(today: date, match: re.Match[str]) -> Period:
-    return _previous(today, 2, match[1])
-
-
-def _previous(today: date, count: int, unit: str) -> Period:
-    first = _whole(today, "week" if unit == "weekend" else unit).first
-    return _whole(_before(first, count, unit), unit)
+_day = partial(_last, unit="day")
 
 
 def _weekend(today: date, match: re.Match[str]) -> Period:
@@ -253,8 +234,8 @@ def _this(today: date, match: re.Match[str]) -> Period:
 
 
 def _weekday(today: date, match: re.Match[str]) -> Period:
-    ago = (today.weekday() - WEEKDAYS.index(match[1]) - 1) % 7 + 1
-    return Period(today - timedelta(ago), today - timedelta(ago))
+    at = today - timedelta((today.weekday() - WEEKDAYS.index(match[1]) - 1) % 7 + 1)
+    return Period(at, at)
 
 
 def _season(today: date, match: re.Match[str]) -> Period:
@@ -265,7 +246,7 @@ def _season(today: date, match: re.Match[str]) -> Period:
 
 
 def _year(today: date, match: re.Match[str]) -> Period:
-    return Period(date(int(match[1]), 1, 1), date(int(match[1]), 12, 31))
+    return _whole(date(int(match[1]), 1, 1), "year")
 
 
 def _before(today: date, count: int, unit: str) -> date:
@@ -282,7 +263,7 @@ def _whole(at: date, unit: str) -> Period:
         return Period(monday + timedelta(5 * (unit == "weekend")), monday + timedelta(6))
     if unit == "year":
         return Period(date(at.year, 1, 1), date(at.year, 12, 31))
-    return _days(at.year, at.month, None)
+    return Period(at, at) if unit == "day" else _days(at.year, at.month, None)
 
 
 _Found = Callable[[date, re.Match[str]], Period]
@@ -300,14 +281,14 @@ def _compiled(*periods: tuple[str, _Found]) -> list[tuple[re.Pattern[str], _Foun
 
 
 _PAST_PERIODS = _compiled(
-    (r"\bday before yesterday\b|\bvorgestern\b|\bavant-hier\b", _day(2)),
-    (r"\byesterday\b|\blast night\b", _day(1)),
-    (r"\b(?:did|was|were|have|had)\b.*\b(?:today|this morning)\b", _day(0)),
+    (r"\bday before yesterday\b|\bvorgestern\b|\bavant-hier\b", partial(_day, count=2)),
+    (r"\byesterday\b|\blast night\b", _day),
+    (r"\b(?:did|was|were|have|had)\b.*\b(?:today|this morning)\b", partial(_day, count=0)),
     (rf"\b{_MANY} {_UNIT} ago\b", _ago),
     (rf"\bago {_MANY} {_UNIT}\b", _ago),
     (rf"\b(?:last|past) {_MANY} {_UNIT}\b", _since),
     (r"\b(?:last|past|previous) (week|weekend|month|year)\b", _last),
-    (r"\b(week|weekend|month|year) before last\b", _before_last),
+    (r"\b(week|weekend|month|year) before last\b", partial(_last, count=2)),
     (r"\b(week|weekend|month|year) last\b", _last),
     (r"\b(?:did|was|were|have|had)\b.*\bthis (week|month|year)\b", _this),
     (rf"\blast ({_DAYS_OF_WEEK})\b", _weekday),

@@ -24,7 +24,7 @@ MANY = 500
 
 _BEFORE = 16  # number of entries to read before the first pending entry, as its context
 _PAGE = 5_000  # maximum number of entries in a page of several sessions
-_Key = tuple[str, str]
+_Key = tuple[str, str]  # block and owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,17 @@ class Tail:
     def tokens(self) -> int:
         pending = self.entries[self.since :]
         return pending[-1].total - pending[0].before if pending else 0
+
+    def stands(self, lag: Lag) -> bool:
+        """Return whether nothing but appends has changed the session.
+
+        Other changes increment the head's version. A session that was restored from a snapshot may
+        have the same version, but has other totals.
+        """
+        last = self.entries[-1]
+        if (self.lag.version, self.lag.created_at) != (lag.version, lag.created_at):
+            return False
+        return last.seq < lag.end or (last.seq == lag.end and last.total == lag.total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +81,7 @@ class Pending:
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
-        self._cache: Cache[_Key, dict[str, Tail]] = Cache(
-            _MOST_CACHED, _size, 1
-        )  # by block and owner
+        self._cache: Cache[_Key, dict[str, Tail]] = Cache(_MOST_CACHED, _size, 1)
         self.on_many: Callable[[str, Sequence[Lag]], None] = lambda block, lags: None
 
     def of(self, block: str, scope: Scope, most: int = MOST) -> Tails:
@@ -132,26 +141,18 @@ class Pending:
             most = max(lag.end - lag.after for lag in page)
             names = [lag.session_id for lag in page]
             entries: dict[str, list[Entry]] = {name: [] for name in names}
-            for entry in decrypted(
-                self._store.tails(block, names, before=_BEFORE, limit=most + _BEFORE)
-            ):
+            read = self._store.tails(block, names, before=_BEFORE, limit=most + _BEFORE)
+            for entry in decrypted(read):
                 entries[entry.session_id].append(entry)
             tails |= {lag.session_id: Tail(lag, entries[lag.session_id]) for lag in page}
         return [tails[lag.session_id] for lag, _ in wanted]
 
     def _continued(self, cached: Tail, lag: Lag, end: int) -> Tail | None:
-        """Return the cached tail with newer entries; None if it must be read again.
-
-        Changes other than appends increment the head's version. A session that was restored from a
-        snapshot may have the same version, but has other totals.
-        """
-        was, entries = cached.lag, cached.entries
-        same = (was.version, was.created_at) == (lag.version, lag.created_at)
-        if not same or not entries or was.after > lag.after:
+        """Return the cached tail with newer entries; None if it must be read again."""
+        entries = cached.entries
+        if not entries or cached.lag.after > lag.after or not cached.stands(lag):
             return None
         last = entries[-1]
-        if last.seq == lag.end and last.total != lag.total:
-            return None
         if last.seq >= end:
             return cached
         newer = decrypted(self._store.read(lag.session_id, after=last.seq, limit=end - last.seq))

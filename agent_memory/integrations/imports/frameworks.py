@@ -27,14 +27,7 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles, is_database, rows, tables
 from agent_memory.integrations.imports.json_parts import elements, lines, loaded
-from agent_memory.integrations.transcripts import (
-    Json,
-    dated,
-    listed,
-    mapping,
-    moment,
-    text_in,
-)
+from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
 
 _HISTORY = {"id", "session_id", "message"}
 
@@ -81,15 +74,12 @@ def _history_row(table: str, row: Element) -> Iterator[Event]:
         yield _of_langchain(where, name, f"{table}-{values['id']}", part.value)
 
 
-def _of_langchain(
-    where: str, session: str, own: str | None, value: object, place: int = 0
-) -> Event:
-    message = mapping(value)
+def _of_langchain(where: str, session: str, own: str | None, item: object, place: int = 0) -> Event:
+    message = mapping(item)
     data: Mapping[str, Any] = mapping(message.get("data"))
     if not isinstance(message.get("type"), str) or "content" not in data:
-        return Unread(
-            where, "not a message of LangChain: it has no `type`, or no `data` with content"
-        )
+        reason = "not a message of LangChain: it has no `type`, or no `data` with content"
+        return Unread(where, reason)
     own = own or text_in(data.get("id")) or id_by_place(place, message)
     fields: Json = {"raw": to_message(message), "format": LANGCHAIN}
     more = mapping(data.get("additional_kwargs")), mapping(data.get("response_metadata"))
@@ -102,9 +92,7 @@ def read_llama_index(source: SourceFiles) -> Iterator[Event]:
 
 
 def _store(part: Element) -> Iterator[Event]:
-    value = part.value
-    content = mapping(value)
-    store = content.get("store")
+    store = mapping(part.value).get("store")
     if not isinstance(store, Mapping):
         yield Unread(part.where, "not a chat store of LlamaIndex: it has no `store`")
         return
@@ -112,9 +100,8 @@ def _store(part: Element) -> Iterator[Event]:
         session = usable(key or "default")
         yield SessionBegin(session)
         for place, message in enumerate(listed(messages), 1):
-            yield _of_llama_index(
-                f"{part.where}, key {key!r}, message {place}", session, message, place
-            )
+            where = f"{part.where}, key {key!r}, message {place}"
+            yield _of_llama_index(where, session, message, place)
 
 
 def _of_llama_index(where: str, session: str, value: object, place: int) -> Event:
@@ -157,7 +144,6 @@ def _item_row(table: str, element: Element) -> Iterator[Event]:
 _SESSION = ("session_id", "session", "conversation_id", "thread_id")
 _USER = ("user_id", "user")
 _TIME = ("created_at", "create_time", "timestamp", "time")
-
 
 _Places = dict[tuple[str, bool], tuple[datetime | None, int]]
 """The last time of a session's messages, and its number of messages at this time. Messages without

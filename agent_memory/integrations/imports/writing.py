@@ -189,7 +189,10 @@ class SessionWriting:
         try:
             if waiting := self._not_deleted(waiting):
                 if self.is_new:
-                    self._begin()
+                    if self.begun.about:  # stored first, in case the import is interrupted
+                        about = self.begun.about
+                        self._memory.describe(self.begun.session_id, about, user_id=self.user_id)
+                    self.is_new, self._is_first = False, True
                 self._write(waiting)
         except AccessDenied as error:
             self._is_refused = True
@@ -219,11 +222,6 @@ class SessionWriting:
         """Return whether a message has no time, or is not newer than the deletion."""
         is_dated = "created_at" in message.model_fields_set
         return self._since is not None and not (is_dated and message.created_at > self._since)
-
-    def _begin(self) -> None:
-        if self.begun.about:  # metadata is stored first, in case the import is interrupted
-            self._memory.describe(self.begun.session_id, self.begun.about, user_id=self.user_id)
-        self.is_new, self._is_first = False, True
 
     def _write(self, waiting: list[tuple[SourceMessage, Message]]) -> None:
         pairs = [(source.id, message) for source, message in waiting]
