@@ -36,8 +36,7 @@ STRATEGIES = ("full history", "trim", "summarize", "flush to vector", "facts")
 
 _USER = "user"
 _NO_CALL = SpendingLimits(total=SpendingLimit(calls=0))
-_FACTS_EACH = 0.5
-"""Assumed number of facts in a user's message."""
+_FACTS_EACH = 0.5  # assumed number of facts in a user's message
 _FACT_TOKENS = 60  # assumed tokens of a fact in a model's answer
 _LISTED_TOKENS = 25  # assumed tokens of a fact in a prompt, where it is compared
 
@@ -132,7 +131,7 @@ def costs(
     yield priced(run("flush to vector", FlushToLTM(blocks=[VectorMemory()]))[0])
     batches = _Batches()
     bill, _ = run("facts", FlushToLTM(blocks=[batches]))
-    yield priced(replace(bill, recalled_tokens=None), _extractions(batches._taken, counter))
+    yield priced(replace(bill, recalled_tokens=None), _fact_calls(batches._taken, counter))
 
 
 class _Batches(Block):
@@ -161,10 +160,8 @@ def _full_history(chat: Chat, counter: TokenCounter, tell: Callable[[int], objec
         tokens = counter.message(message)
         if message.role == "assistant":
             sent = bill.prompt_tokens + totals.get(session, 0) + counter.overhead
-            answered = bill.completion_tokens + tokens
-            bill = replace(
-                bill, calls=bill.calls + 1, prompt_tokens=sent, completion_tokens=answered
-            )
+            output = bill.completion_tokens + tokens
+            bill = replace(bill, calls=bill.calls + 1, prompt_tokens=sent, completion_tokens=output)
         totals[session] = totals.get(session, 0) + tokens
         tell(1)
     return bill
@@ -215,9 +212,7 @@ def _run(
     return bill, summaries
 
 
-def _extractions(
-    batches: Iterable[tuple[int, int]], counter: TokenCounter
-) -> list[tuple[int, int]]:
+def _fact_calls(batches: Iterable[tuple[int, int]], counter: TokenCounter) -> list[tuple[int, int]]:
     """Return the tokens of each batch's two calls: one finds facts, and one compares them."""
     from agent_memory.ltm_blocks.extractive import ExtractiveMemory
     from agent_memory.ltm_blocks.extractive.settling import PROMPT as COMPARING

@@ -94,11 +94,9 @@ class AgentMemoryStorage:
     def touch_records(self, record_ids: list[str]) -> None:
         """Set the time of the records' last access to now."""
         now = datetime.now(UTC).replace(tzinfo=None).isoformat()
-        items = (self._values.get(_RECORDS, record_id) for record_id in record_ids)
+        items = filter(None, (self._values.get(_RECORDS, record_id) for record_id in record_ids))
         self._values.put_many(
-            Put(_RECORDS, item.key, {**item.value, "last_accessed": now})
-            for item in items
-            if item is not None
+            Put(_RECORDS, item.key, {**item.value, "last_accessed": now}) for item in items
         )
 
     def search(
@@ -235,9 +233,8 @@ class AgentMemoryStorage:
     def _index(self, length: int) -> VectorIndex:
         with self._lock:
             if length not in self._indexes:
-                self._indexes[length] = VectorIndex(
-                    self._memory.components.store, name=f"crewai_{length}", dimension=length
-                )
+                store, name = self._memory.components.store, f"crewai_{length}"
+                self._indexes[length] = VectorIndex(store, name=name, dimension=length)
             return self._indexes[length]
 
     def _vector(self, record_id: str) -> list[float] | None:

@@ -266,8 +266,7 @@ class AgentMemoryMemoryService(BaseMemoryService):
 
 def _storable(event: Event) -> Json:
     raw = event.model_dump(mode="json", exclude_none=True)
-    at = datetime.fromtimestamp(event.timestamp, UTC)
-    return {"raw": raw, "format": ADK, "created_at": at}
+    return {"raw": raw, "format": ADK, "created_at": datetime.fromtimestamp(event.timestamp, UTC)}
 
 
 def _events(entry: Entry) -> Iterator[Event]:

@@ -354,9 +354,8 @@ def codex_messages(line: Mapping[str, Any], place: str) -> list[Json]:
     from agent_memory.core.formats.responses import to_chat
 
     kind, item = item_of(line)
-    if kind != ITEM or item.get("type") not in ("message", *_CALLS, *_RESULTS):
-        return []
-    if not is_said(item):
+    is_read = kind == ITEM and item.get("type") in ("message", *_CALLS, *_RESULTS)
+    if not is_read or not is_said(item):
         return []
     for key in ("content", "output"):
         if key in item:

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
 
 
-_SECONDS = 20.0
-"""Seconds after which storing stops, except before a compaction.
-
-The next event stores the remaining messages.
-"""
+_SECONDS = 20.0  # storing stops then, except before a compaction; the next event stores the rest
 
 
 def run(
@@ -107,10 +103,8 @@ def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
 
 def _last(memory: AgentMemory, session_id: str, user_id: str, role: str) -> Entry | None:
     entries = memory.history(session_id, user_id=user_id, last=_TAIL)
-    return next(
-        (item for item in reversed(entries) if item.message.role == role and item.message.text()),
-        None,
-    )
+    texts = (entry for entry in reversed(entries) if entry.message.role == role)
+    return next((entry for entry in texts if entry.message.text()), None)
 
 
 def _quotes(recalls: Sequence[Recall], recent: Sequence[str] = ()) -> str:

@@ -33,36 +33,18 @@ class Place(NamedTuple):
     home: str  # the settings file of the user, relative to the home folder
     project: str  # the settings file of a project, relative to the project's folder
     events: Mapping[str, str]  # the agent's name of each event, by Claude Code's name
-    nested: bool  # whether the entries of an event are groups of hooks
-    fixed: Mapping[str, Any]  # fields that the settings must have, with their values
+    nested: bool = True  # whether the entries of an event are groups of hooks
+    fixed: Mapping[str, Any] = {}  # fields that the settings must have, with their values
 
 
-def _same(*names: str) -> dict[str, str]:
-    return {name: name for name in names}
-
+_SAME = {name: name for name in EVENTS}
+_WITHOUT_END = {name: name for name in EVENTS if name != "SessionEnd"}
+_OF_GEMINI = {name: GEMINIS[name] for name in ("SessionStart", "UserPromptSubmit", "Stop")}
 
 PLACES = {
-    "claude-code": Place(
-        ".claude/settings.json",
-        ".claude/settings.local.json",
-        _same(*EVENTS),
-        True,
-        {},
-    ),
-    "codex": Place(
-        ".codex/hooks.json",
-        ".codex/hooks.json",
-        _same("SessionStart", "UserPromptSubmit", "Stop", "PreCompact"),
-        True,
-        {},
-    ),
-    "gemini-cli": Place(
-        ".gemini/settings.json",
-        ".gemini/settings.json",
-        {name: GEMINIS[name] for name in ("SessionStart", "UserPromptSubmit", "Stop")},
-        True,
-        {},
-    ),
+    "claude-code": Place(".claude/settings.json", ".claude/settings.local.json", _SAME),
+    "codex": Place(".codex/hooks.json", ".codex/hooks.json", _WITHOUT_END),
+    "gemini-cli": Place(".gemini/settings.json", ".gemini/settings.json", _OF_GEMINI),
     "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS, False, {"version": 1}),
 }
 """The location for each agent. Codex has no `SessionEnd` here: only some releases report it."""

@@ -89,12 +89,8 @@ def _message(where: str, own: str, message: Mapping[str, Any], at: datetime | No
 
 
 def _text(content: Mapping[str, Any]) -> str:
-    texts: list[str] = []
-    for part in listed(content.get("parts")):
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, Mapping):
-            texts.append(_part(part))
+    parts = [part for part in listed(content.get("parts")) if isinstance(part, str | Mapping)]
+    texts = [part if isinstance(part, str) else _part(part) for part in parts]
     if not texts:
         named_so = ("title", "text", "result", "summary", "content")
         texts = [text for key in named_so if (text := text_in(content.get(key)))]
@@ -106,9 +102,8 @@ def _part(part: Mapping[str, Any]) -> str:
     if text := text_in(part.get("text")):
         return text
     kind = str(part.get("content_type") or "part").removesuffix("_asset_pointer").replace("_", " ")
-    pointer = part.get("asset_pointer") or mapping(part.get("audio_asset_pointer")).get(
-        "asset_pointer"
-    )
+    audio = mapping(part.get("audio_asset_pointer"))
+    pointer = part.get("asset_pointer") or audio.get("asset_pointer")
     name = str(pointer or "").rpartition("/")[2]
     return f"[{kind}: {name}]" if name else f"[{kind}]"
 

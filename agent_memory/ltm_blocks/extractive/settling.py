@@ -259,9 +259,8 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
         for claim in new
     ]
     shown = frozenset(at for at, fact in enumerate(existing.facts) if fact.id in existing.shown)
-    past = frozenset(
-        at for at, fact in enumerate(existing.facts) if fact.id not in existing.current
-    )
+    current = existing.current
+    past = frozenset(at for at, fact in enumerate(existing.facts) if fact.id not in current)
     # facts that the model was shown, or found in this batch, have to be more similar. Refined facts
     # are not compared: other facts include them
     least = [

@@ -26,7 +26,6 @@ _BEFORE, _AFTER = '"raw":{"sealed":"', f'"}},"format":"{ENCRYPTED}"}}'
 _SYSTEM = '"role":"system",'
 _PLAIN = {f"{FACT}{collection.name}" for collection in PLAIN}
 
-
 _Failure = tuple[Undecryptable, str, Damage]
 """An error, the ciphertext that was not decrypted, and the damage to report for the record."""
 
@@ -83,9 +82,8 @@ class Cipher:
             place = self._place("key", document.session, name)
             body = [name, self._seal(place, digest.encode()), *rest]
         elif collection.startswith(SEGMENT):
-            data = self.encrypted_features(
-                collection.removeprefix(SEGMENT), document.owner, document.id, document.data
-            )
+            block = collection.removeprefix(SEGMENT)
+            data = self.encrypted_features(block, document.owner, document.id, document.data)
             return document._replace(data=data)
         else:
             return document

@@ -23,7 +23,6 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")  # another "name" may be a key, passed by mistake
 _SHORTEST_KEY = 43  # number of characters of 32 bytes in base64, without padding
 
-
 Place = tuple[object, ...]
 """The place of a ciphertext: its kind (a key of `_NAMES`), the namespace, and further fields."""
 
@@ -331,11 +330,8 @@ def _checked_id(key_id: str) -> str:
 
 def _checked(secret: bytes, what: str) -> bytes:
     if not isinstance(secret, bytes) or len(secret) != _KEY_BYTES:
-        size = (
-            f"{len(secret)} bytes"
-            if isinstance(secret, bytes)
-            else f"of type {type(secret).__name__}"
-        )
+        is_bytes = isinstance(secret, bytes)
+        size = f"{len(secret)} bytes" if is_bytes else f"of type {type(secret).__name__}"
         raise ConfigError(
             f"{what} is {size}, but AES-256 needs {_KEY_BYTES} bytes. `openssl rand -base64 32` "
             "creates a key."

@@ -125,9 +125,8 @@ def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
         at = _moment(fields, "at")
         message = Message.from_json(_message_json(fields["message"]), at)
         seq, tokens, total = (_count(fields, name) for name in ("seq", "tokens", "total"))
-        return line_of_entry(
-            Entry(session_id, seq, message, tokens, total, _text(fields, "encoding"), at)
-        )
+        encoding = _text(fields, "encoding")
+        return line_of_entry(Entry(session_id, seq, message, tokens, total, encoding, at))
     if "key" not in fields:
         raise ValueError(f"line {number} is neither a message nor a key")
     name, digest, *counts = fields["key"]

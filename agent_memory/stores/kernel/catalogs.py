@@ -318,11 +318,8 @@ def _rebuilt(source: Owned) -> Catalog:
     for name in source.names():
         body = source.segments([name]).get(name)
         segment = opened(body)
-        there = (
-            []
-            if segment is None
-            else [numbers[record_id] for record_id in segment.names.all() if record_id in numbers]
-        )
+        ids = () if segment is None else segment.names.all()
+        there = [numbers[record_id] for record_id in ids if record_id in numbers]
         if body is None or segment is None or not there:
             lost.append(name)
         else:
@@ -333,9 +330,8 @@ def _rebuilt(source: Owned) -> Catalog:
     catalog = Catalog(parts=tuple(apart))
     held = {at for some in catalog.holding(numbers.values()).values() for at in some}
     ends = [part.last for part in apart]
-    for _, run in groupby(
-        sorted(set(numbers.values()) - held), lambda at: sum(end < at for end in ends)
-    ):
+    others = sorted(set(numbers.values()) - held)
+    for _, run in groupby(others, lambda at: sum(end < at for end in ends)):
         some = [*run]
         apart.append(Part(secrets.randbits(62), some[0], some[-1], len(some), 0))
     apart.sort(key=attrgetter("first"))

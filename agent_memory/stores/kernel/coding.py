@@ -175,12 +175,9 @@ def head_of(document: Document, tail: Tail | None = None) -> Head:
     about = _about(document)
     about.update(dict.fromkeys(_IN_BODY) if not document.body else _body(document))
     end, total = tail or document.tail
-    identity = {
-        "user_id": _user_of(document),
-        "version": document.last,
-        "created_at": document.first,
-    }
-    return head_from(document.id, {**about, **identity, "end": end, "total": total})
+    about |= {"user_id": _user_of(document), "version": document.last}
+    about |= {"created_at": document.first, "end": end, "total": total}
+    return head_from(document.id, about)
 
 
 def _of_session(error: StoreError, document: Document, tail: Tail | None) -> StoreError:
@@ -305,9 +302,8 @@ def _text_of(document: Document) -> str:
 
 
 def record_body(record: Record) -> str:
-    return compact_json(
-        {"text": record.text, "sources": record.sources, "metadata": record.metadata}
-    )
+    fields = {"text": record.text, "sources": record.sources, "metadata": record.metadata}
+    return compact_json(fields)
 
 
 def record_document(collection: str, record: Record, version: int) -> Document:

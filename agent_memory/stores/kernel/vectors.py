@@ -290,10 +290,8 @@ class KernelStore(RecordStore):
             return
         for page in self._pages(Scan(f"{CATALOG}{block}", names=True)):
             for catalog in page:
-                numbered = sorted(
-                    self._kernel.scan(Scan(name, catalog.id, bodies=False)),
-                    key=lambda it: it.version,
-                )
+                documents = self._kernel.scan(Scan(name, catalog.id, bodies=False))
+                numbered = sorted(documents, key=lambda it: it.version)
                 yield from self._walk(block, catalog.id, numbered)
 
     def _walk(

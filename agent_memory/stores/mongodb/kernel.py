@@ -173,10 +173,8 @@ class MongoDBKernel(Kernel):
         if self._all_hold(batch.conditions, docs):
             return None
         by_id = {at: docs.get(self._place(at)) for at in ids}
-        documents = {
-            at: document_of(doc) if doc and doc["live"] else None for at, doc in by_id.items()
-        }
-        return Outcome(False, documents, {session: self._tail(docs, session) for session in logs})
+        there = {at: document_of(doc) if doc and doc["live"] else None for at, doc in by_id.items()}
+        return Outcome(False, there, {session: self._tail(docs, session) for session in logs})
 
     def _all_hold(self, conditions: Sequence[Condition], docs: Mapping[str, Doc]) -> bool:
         ids, logs = named(conditions)
@@ -228,9 +226,8 @@ class MongoDBKernel(Kernel):
         op = token()
         if not batch.writes:
             return self._refusal(batch) or DONE
-        if head is not None and any(
-            isinstance(write, Delete) and head in write.ids for write in batch.writes
-        ):
+        deleted = [at for write in batch.writes if isinstance(write, Delete) for at in write.ids]
+        if head is not None and head in deleted:
             return self._delete_session(batch, head, op)
         effects, selected = self._effects(batch, head)
         if head is not None and not effects:
@@ -299,11 +296,7 @@ class MongoDBKernel(Kernel):
             doc = tagged.get(place)
             if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
                 return False
-        conditions = [
-            condition
-            for condition in batch.conditions
-            if head is None or session_of(condition) != head.id
-        ]
+        conditions = [it for it in batch.conditions if head is None or session_of(it) != head.id]
         others = [at for at in named(conditions)[0] if self._place(at) not in effects]
         docs = {**tagged, **(self._docs(others, WITHOUT_BODIES) if others else {})}
         return self._all_hold(conditions, docs)

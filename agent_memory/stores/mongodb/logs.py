@@ -114,9 +114,8 @@ class Logs:
             rows = self._rows([(head, [head["begin"] + 1])])
             row = rows.get((head["log"], head["begin"] + 1))
             return None if row is None else int(row["total"] - row["tokens"])
-        row = head["lines"].get(field_of(seq)) or self._rows([(head, [seq])]).get(
-            (head["log"], seq)
-        )
+        row = head["lines"].get(field_of(seq))
+        row = row or self._rows([(head, [seq])]).get((head["log"], seq))
         return None if row is None or row.get("g", 0) > head["g"] else int(row["total"])
 
     def stage(self, log: str, session: str, generation: int, rows: Sequence[Doc]) -> list[Doc]:
@@ -126,9 +125,8 @@ class Logs:
         return [reference(row) for row in rows]
 
     def unstage(self, log: str, rows: Sequence[Doc]) -> None:
-        self._messages.delete_all(
-            {"_id": {"$in": [row_id for row in rows for row_id in ids_of(log, row)]}}
-        )
+        ids = [row_id for row in rows for row_id in ids_of(log, row)]
+        self._messages.delete_all({"_id": {"$in": ids}})
 
     def tidy(self, head: Doc) -> None:
         """Remove truncated and expired lines, and move the lines of a heavy head to documents."""
@@ -142,9 +140,8 @@ class Logs:
     def spill(self, head: Doc) -> None:
         """Move the lines of a head to separate documents. Stop if the head changed meanwhile."""
         if "lines" not in head:
-            head = self._heads.find_one({"_id": head["_id"], "log": head["log"]}, _LOG) or {
-                "lines": {}
-            }
+            same = {"_id": head["_id"], "log": head["log"]}
+            head = self._heads.find_one(same, _LOG) or {"lines": {}}
         rows = sorted(head["lines"].values(), key=lambda row: int(row["seq"]))
         for at in range(0, len(rows), _MOST_AT_ONCE):
             if not self._spill(head, rows[at : at + _MOST_AT_ONCE]):

@@ -107,13 +107,9 @@ class QdrantStore:
             DimensionMismatch: The block was rebuilt for another embedding.
         """
         width = len(query.meaning) or None
-        if block in self._opened:
-            name: str | None = self._own(block, width)
-        else:
-            name = self._stored(block, width)
-        requests = (
-            queries(owner, query, int(_MORE * max(DEPTH, limit))) if limit > 0 and name else []
-        )
+        name = self._own(block, width) if block in self._opened else self._stored(block, width)
+        depth = int(_MORE * max(DEPTH, limit))
+        requests = queries(owner, query, depth) if limit > 0 and name else []
         points: dict[Any, Any] = {}
         word_counts, count, dimension = [0.0] * len(query.words), 0, 0
         if requests and name is not None:
@@ -123,11 +119,8 @@ class QdrantStore:
                     batch = client.query_batch_points(name, requests)
                     count = client.count(name, count_filter=where(owner=owner), exact=False).count
                     answers = [answer.points for answer in batch]
-                    candidates = {
-                        point.id: point
-                        for hits in answers[len(numbers_of(query)) :]
-                        for point in hits
-                    }
+                    best = answers[len(numbers_of(query)) :]
+                    candidates = {point.id: point for hits in best for point in hits}
                     if candidates:
                         near, _ = client.scroll(
                             name, neighbourhood(owner, candidates), limit=_NEAR * len(candidates),
@@ -184,11 +177,8 @@ class QdrantStore:
                 return
             if points:
                 decoded = undamaged(points, lambda point: (record_at(point.payload, block), point))
-                decoded_points = [point for _, point in decoded]
-                yield (
-                    [record for record, _ in decoded],
-                    features_at(decoded_points, embedding(name)[0]),
-                )
+                features = features_at([point for _, point in decoded], embedding(name)[0])
+                yield [record for record, _ in decoded], features
             if offset is None:
                 return
 

@@ -330,9 +330,8 @@ def _number(value: int) -> str:
 
 def _meta(document: Document) -> str:
     first, last = _number(document.first), _number(document.last)
-    return "\0".join(
-        (str(document.version), document.owner, document.session, first, last, document.about)
-    )
+    version, owner, session = str(document.version), document.owner, document.session
+    return "\0".join((version, owner, session, first, last, document.about))
 
 
 def _rows(

@@ -158,15 +158,13 @@ class SQLKernel(SQLReader):
         for kind, writes in groupby(batch.writes, type):
             if kind is Put:
                 self._put(it, [write.document for write in writes], missing)  # type: ignore[union-attr]
-                continue
-            if kind is DeleteWhere:
+            elif kind is DeleteWhere:
                 self._delete_where(it, [write.scan for write in writes])  # type: ignore[union-attr]
-                continue
-            if kind is Truncate:
+            elif kind is Truncate:
                 self._truncate(it, list(writes))  # type: ignore[arg-type]
-                continue
-            for write in writes:
-                self._apply(it, write, now, states, missing)
+            else:
+                for write in writes:
+                    self._apply(it, write, now, states, missing)
         return Outcome(True, {}, {batch.tail: self._tail(it, batch.tail)}) if batch.tail else DONE
 
     def _lock_documents(
@@ -245,9 +243,8 @@ class SQLKernel(SQLReader):
             for some in chunks(sessions):
                 where = f"namespace = ? AND session IN ({marks(some)}) AND seq > ?"
                 it.run(f"DELETE FROM {MESSAGES} WHERE {where}", (self._namespace, *some, after))
-            self._drop_pieces(
-                it, [Scan(PIECE, session=session, last_above=after) for session in sessions]
-            )
+            pieces = [Scan(PIECE, session=session, last_above=after) for session in sessions]
+            self._drop_pieces(it, pieces)
 
     def _drop_pieces(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
         if self._most_text is not None:

@@ -138,9 +138,8 @@ class PostgresDriver(Driver):
         state, primary = "", None
         if isinstance(error, psycopg.Error):
             state, primary = error.sqlstate or "", error.diag.message_primary
-        reason = (
-            f"The PostgreSQL server failed: {primary or error}".split("\n")[0].rstrip(".") + "."
-        )
+        text = str(primary or error).split("\n")[0].rstrip(".")
+        reason = f"The PostgreSQL server failed: {text}."
         if isinstance(error, _Slow):
             raw.close()
             return ConnectionLost(reason, again=False)

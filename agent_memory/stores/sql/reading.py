@@ -155,9 +155,8 @@ class SQLReader(Kernel):
         values = [self._namespace, part.session]
         if part.seqs is None:
             limit = _ALL if part.limit is None else part.limit
-            yield from it.rows(
-                f"{_LINES} seq > ? ORDER BY seq LIMIT ?", [*values, part.after, limit]
-            )
+            text = f"{_LINES} seq > ? ORDER BY seq LIMIT ?"
+            yield from it.rows(text, [*values, part.after, limit])
             return
         for seqs in chunks(part.seqs):
             yield from it.rows(f"{_LINES} seq IN ({marks(seqs)}) ORDER BY seq", [*values, *seqs])
@@ -166,9 +165,8 @@ class SQLReader(Kernel):
         ns = self._namespace
         documents = f"SELECT count(*) FROM {DOCUMENTS} WHERE namespace = ? AND collection = ?"
         lines = f"SELECT count(*) FROM {MESSAGES} WHERE namespace = ?"
-        (row,) = self._database.read(
-            lambda it: it.rows(f"SELECT ({documents}), ({lines})", [ns, collection, ns])
-        )
+        text = f"SELECT ({documents}), ({lines})"
+        (row,) = self._database.read(lambda it: it.rows(text, [ns, collection, ns]))
         return row[0], row[1]
 
     def _tail(self, it: SQLConnection, session: str) -> Tail:

@@ -40,7 +40,6 @@ _ROOTS = "SELECT rootpage FROM sqlite_master WHERE rootpage > 0"
 
 logger = logging.getLogger(__name__)
 
-
 _locks: weakref.WeakValueDictionary[str, _WriterLock] = weakref.WeakValueDictionary()
 _databases: weakref.WeakSet[Database] = weakref.WeakSet()
 

@@ -213,31 +213,17 @@ _CLAIMS, _BATCHES = TypeAdapter(Claim), TypeAdapter(Batch)
 def record_of_claim(claim: Claim, owner: str) -> Record:
     own = {"id", "text", "session_id", "seq", "recorded_at"}
     return Record(
-        id=claim.id,
-        owner=owner,
-        session_id=claim.session_id,
-        first=claim.seq,
-        last=claim.seq,
-        text=claim.text,
-        sources=(claim.seq,),
-        created_at=claim.recorded_at,
-        metadata=_CLAIMS.dump_python(claim, mode="json", exclude=own),
-    )
+        claim.id, owner, claim.session_id, claim.seq, claim.seq, claim.text, (claim.seq,),
+        claim.recorded_at, _CLAIMS.dump_python(claim, mode="json", exclude=own),
+    )  # fmt: skip
 
 
 def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
     own = {"session_id", "first", "last", "at"}
     return Record(
-        id=record_id,
-        owner=owner,
-        session_id=batch.session_id,
-        first=batch.first,
-        last=batch.last,
-        text="batch",
-        sources=(),
-        created_at=batch.at,
-        metadata=_BATCHES.dump_python(batch, mode="json", exclude=own),
-    )
+        record_id, owner, batch.session_id, batch.first, batch.last, "batch", (), batch.at,
+        _BATCHES.dump_python(batch, mode="json", exclude=own),
+    )  # fmt: skip
 
 
 def recorded(record: Record) -> Recorded:

@@ -101,9 +101,7 @@ _DATE = re.compile(
     r"(?<![\w-])(?:\d{4}-\d{2}(?:-\d{2}(?:T[\d:.]+Z?)?)?|(?:19|20)\d{2}-(?:19|20)\d{2}"
     r"|\d{1,2}([./])\d{1,2}\1\d{2,4})(?![\w-])"
 )
-_GROUPS = re.compile(
-    r"\d+(?:[ ().-]{1,2}\d+)+"
-)  # phone, account and card numbers; "12 2024" is too short
+_GROUPS = re.compile(r"\d+(?:[ ().-]{1,2}\d+)+")  # phone, account and card numbers
 _OWNER = frozenset({"user"})  # facts say "user", messages do not
 
 
@@ -270,11 +268,9 @@ def _judged(
 ) -> Grounded | str:
     if not finding.fits:
         return "value"
-    if finding.field is None:
-        if finding.category in rules.refused:
-            return "category"
-        if rules.categories and finding.category not in rules.categories:
-            return "category"
+    is_listed = not rules.categories or finding.category in rules.categories
+    if finding.field is None and (finding.category in rules.refused or not is_listed):
+        return "category"
     if finding.confidence < rules.least:
         return "confidence"
     grounding = grounded(finding.number, finding.quote, finding.text, shown, rules.weights, known)
@@ -289,30 +285,13 @@ def _draft(
     entry = grounding.source.entry
     begin, end, when, precision = period
     claim = Claim(
-        id=name,
-        fact=name,
-        text=finding.text,
-        subject=finding.subject,
-        category=finding.category,
-        confidence=finding.confidence,
-        role=grounding.role,
-        valid_from=begin,
-        valid_to=end,
-        recorded_at=entry.said_at,
-        session_id=entry.session_id,
-        seq=entry.seq,
-        quote=grounding.quote,
-        span=grounding.span,
-        model=rules.model,
-        prompt=rules.prompt,
-        place=place,
-        field=finding.field,
-        value=finding.value,
-        alone=finding.alone,
-        kind=finding.kind,
-        when=when,
-        precision=precision,
-    )
+        id=name, fact=name, text=finding.text, subject=finding.subject, category=finding.category,
+        confidence=finding.confidence, role=grounding.role, valid_from=begin, valid_to=end,
+        recorded_at=entry.said_at, session_id=entry.session_id, seq=entry.seq,
+        quote=grounding.quote, span=grounding.span, model=rules.model, prompt=rules.prompt,
+        place=place, field=finding.field, value=finding.value, alone=finding.alone,
+        kind=finding.kind, when=when, precision=precision,
+    )  # fmt: skip
     return Draft(claim, finding.corrects, finding.relation, finding.related)
 
 
@@ -320,18 +299,13 @@ _VAGUE = re.compile(
     r"\b(?:few|couple|several|some|recent(?:ly)?|lately|soon|while|ages|once|some ?day|one day"
     r"|these days|nowadays|in the past|long|in the future|eventually|later|before)\b"
 )
-
-
 _TIME = re.compile(
     r"\b(?:(?:19|20)\d\d|\d{1,2}(?:st|nd|rd|th)|\d{1,2}[./-]\d{1,2}|ago|last|next|since|yesterday"
     r"|today|tonight|tomorrow|this|(?:week|month|year|day)(?:s|end|ends)?|morning|evening"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|jan(?:uary)?|feb(?:ruary)?|march|april|may|june"
     r"|july|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b"
 )
-
-
 _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening)|just|now|earlier)\b")
-
 
 Times = tuple[datetime | None, datetime | None, str, Precision]
 

@@ -69,11 +69,8 @@ class _ClaimGroup:
     @property
     def ending(self) -> list[_ClaimGroup]:
         """The groups that end this group after its begin, but earlier than its stated end."""
-        return [
-            group
-            for group in self.enders
-            if not group.is_void and BEGINNING < self.begin < group.end < self.end
-        ]
+        valid = (group for group in self.enders if not group.is_void)
+        return [group for group in valid if BEGINNING < self.begin < group.end < self.end]
 
     @property
     def period(self) -> Period:
@@ -126,12 +123,8 @@ def _grouped(claims: Sequence[Claim], weights: Mapping[str, int]) -> dict[str, _
         # weightier roles come first, then earlier claims, then the original before repetitions
         members.sort(key=lambda c: (-weights.get(c.role, 0), c.recorded_at, c.seq, c.id != c.fact))
         # only links of the weightiest role count
-        links = dict.fromkeys(
-            link
-            for claim in members
-            if weights.get(claim.role, 0) == weight
-            for link in claim.links
-        )
+        weightiest = (claim for claim in members if weights.get(claim.role, 0) == weight)
+        links = dict.fromkeys(link for claim in weightiest for link in claim.links)
         groups[fact] = _ClaimGroup(members, weight, tuple(links))
     return groups
 
@@ -179,9 +172,8 @@ def _may_contradict(group: _ClaimGroup, other: _ClaimGroup) -> bool:
 def _fact(group: _ClaimGroup, block: str) -> Fact:
     first = group.first
     winners = [rival for rival in group.rivals if not rival.is_void and rival.beats(group)]
-    periods = (
-        [] if group.is_void else without(group.period, (rival.stated_period for rival in winners))
-    )
+    taken = (winner.stated_period for winner in winners)
+    periods = [] if group.is_void else without(group.period, taken)
     after, why = _successor(group, winners, periods)
     valid_to = periods[-1][1] if periods else group.end
     if why == "updated" and not periods and group.begin > BEGINNING:  # it was true for a day
@@ -222,9 +214,7 @@ def _successor(
     if group.is_void:
         against = [other for other in group.contradictors if not other.is_void]
         heir = min(against, key=_stated_at)
-        refines = any(
-            link.fact == group.first.fact and link.kind == "refine" for link in heir.links
-        )
+        refines = Link("refine", group.first.fact) in heir.links
         return heir, "refined" if refines else "contradicted"
     begin, end = group.stated_period
     if periods and periods[-1][1] == end:
@@ -242,16 +232,9 @@ def _successor(
 
 
 What = Literal[
-    "learned",
-    "said again",
-    "refined",
-    "updated",
-    "ended",
-    "contradicted",
-    "outranked",
-    "refused",
+    "learned", "said again", "refined", "updated", "ended", "contradicted", "outranked", "refused",
     "forgotten",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

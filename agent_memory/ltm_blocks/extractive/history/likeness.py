@@ -152,14 +152,8 @@ class StalenessDetector(SettingsModel):
 
     def duplicates(self, facts: Sequence[Fact]) -> list[Stale]:
         """Return the facts that are near-duplicates of other facts."""
-        order = sorted(
-            facts,
-            key=lambda fact: (
-                fact.role != "user",
-                -len(fact.evidence),
-                -last_said(fact).timestamp(),
-            ),
-        )
+        order = sorted(facts, key=last_said, reverse=True)
+        order.sort(key=lambda fact: (fact.role != "user", -len(fact.evidence)))
         by_gist: dict[tuple[str, tuple[tuple[str, ...], ...]], list[Fact]] = {}
         stale = []
         for fact in order:
