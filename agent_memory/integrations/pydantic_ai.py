@@ -106,18 +106,10 @@ class AgentMemoryConversationStore(ConversationStore):
             own = self._values_of(name)
             by_id = {entry.id: entry for entry in (*left, *history)}
             missing = [entry for entry in by_id.values() if own.get(("entries",), entry.id) is None]
-            own.put_many(
-                [
-                    *(Put(("entries",), entry.id, _dumped(entry)) for entry in missing),
-                    Put((), "record", _RECORD.dump_python(record, mode="json")),
-                ]
-            )
-            self._index.put_many(
-                [
-                    *(Put((*_ENTRIES, entry.id), name, True) for entry in missing),
-                    Put(_RECORDS, name, True),
-                ]
-            )
+            puts = [Put(("entries",), entry.id, _dumped(entry)) for entry in missing]
+            own.put_many([*puts, Put((), "record", _RECORD.dump_python(record, mode="json"))])
+            places = [Put((*_ENTRIES, entry.id), name, True) for entry in missing]
+            self._index.put_many([*places, Put(_RECORDS, name, True)])
 
     @threaded
     def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:

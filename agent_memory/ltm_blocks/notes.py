@@ -223,7 +223,5 @@ class Notes(Collection[NoteMemory]):
 
 
 def _note(record: Record) -> Note:
-    fields = record.metadata
-    return Note(
-        fields["id"], record.text, record.created_at, record.session_id, fields.get("metadata", {})
-    )
+    name, metadata = record.metadata["id"], record.metadata.get("metadata", {})
+    return Note(name, record.text, record.created_at, record.session_id, metadata)

@@ -91,17 +91,9 @@ def record_of(tombstone: Tombstone, block: str, owner: str) -> Record:
     """Return the record of a block's tombstone. Its id derives from the tombstone's content."""
     own = {"session_id", "first", "last", "at"}
     place = (tombstone.session_id, tombstone.first, tombstone.last)
-    return Record(
-        id=record_id(block, owner, *place, tombstone.span, tombstone.fact),
-        owner=owner,
-        session_id=tombstone.session_id,
-        first=tombstone.first,
-        last=tombstone.last,
-        text=FORGOTTEN,
-        sources=(),
-        created_at=tombstone.at,
-        metadata={"block": block, **_TOMBSTONES.dump_python(tombstone, mode="json", exclude=own)},
-    )
+    name = record_id(block, owner, *place, tombstone.span, tombstone.fact)
+    metadata = {"block": block, **_TOMBSTONES.dump_python(tombstone, mode="json", exclude=own)}
+    return Record(name, owner, *place, FORGOTTEN, (), tombstone.at, metadata)
 
 
 def _tombstone_of(record: Record) -> Tombstone:

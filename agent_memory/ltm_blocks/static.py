@@ -101,14 +101,12 @@ def _text(fact: Any) -> str:
     own = [fact[key] for key in ("text", "content") if key in fact]
     if (text := next((item for item in own if isinstance(item, str)), None)) is not None:
         return text
-    parts = [
-        _texts(
-            "" if key in ("text", "content") and isinstance(item, dict | list) else str(key), item
-        )
-        for key, item in fact.items()
-        if key != "id" or len(fact) == 1
-    ]
-    return "; ".join(part for some in parts for part in some)
+    parts: list[str] = []
+    for key, item in fact.items():
+        if key != "id" or len(fact) == 1:
+            is_whole = key in ("text", "content") and isinstance(item, dict | list)
+            parts += _texts("" if is_whole else str(key), item)
+    return "; ".join(parts)
 
 
 def _texts(name: str, value: object) -> Iterator[str]:

@@ -262,26 +262,17 @@ class VectorMemory(Block):
         from agent_memory.retrieval.answers import informative_hits
         from agent_memory.retrieval.turns import recalls
 
-        hits = self._vectors.search_vectors(
-            self.name,
-            scope.owner,
-            self._query(scope, question, self.resources.today(scope, message)),
-            limit + _DEEP,
-        )
+        query = self._query(scope, question, self.resources.today(scope, message))
+        hits = self._vectors.search_vectors(self.name, scope.owner, query, limit + _DEEP)
         informative = {hit.record.id for hit in informative_hits(question, hits)}
         least = self.resources.min_relevance
         low = [hit for hit in hits if hit.record.id in informative and hit.relevance < least]
         same = [hit for hit in hits if hit.record.id not in informative]
         why = f"its relevance is {{:.2f}}, but min_relevance is {least:g}"
+        empty = "it only repeats the question, or says that the answer is not known"
         return [
-            *(
-                LeftOut(item, why.format(item.relevance))
-                for item in recalls(low[:limit], self.name)
-            ),
-            *(
-                LeftOut(item, "it only repeats the question, or says that the answer is not known")
-                for item in recalls(same[:limit], self.name)
-            ),
+            *(LeftOut(it, why.format(it.relevance)) for it in recalls(low[:limit], self.name)),
+            *(LeftOut(it, empty) for it in recalls(same[:limit], self.name)),
         ]
 
     def _query(self, scope: Scope, question: str, today: date) -> Query:

@@ -89,10 +89,9 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
     times = np.fromiter(counts.values(), np.float32, len(counts))
     against = np.float32(damping(sum(map(_SIZE, pieces)), usual))
     weights = (K1 + 1) * times / (times + against)
-    # rounded, because stores hold half precision
-    return Terms(
-        np.fromiter(counts, np.uint32, len(counts)), weights.astype(np.float16).astype(np.float32)
-    )
+    # stores hold half precision
+    rounded = weights.astype(np.float16).astype(np.float32)
+    return Terms(np.fromiter(counts, np.uint32, len(counts)), rounded)
 
 
 class Postings(NamedTuple):

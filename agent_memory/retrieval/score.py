@@ -87,28 +87,16 @@ class Candidates(NamedTuple):
         """
         if len(parts) == 1:
             return parts[0]
-        places, cosines, filled, best, weights, meant = (
-            np.concatenate(column) for column in zip(*(part[1:7] for part in parts), strict=True)
-        )
         names = Named.joined([part.names for part in parts])
+        columns = map(np.concatenate, zip(*(part[1:7] for part in parts), strict=True))
         total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
-        every = cls(names, places, cosines, filled, best, weights, meant, total, np.array(holding))
-        order = in_order(places)
-        return every.at(order[~_repeated(places[order], names.at(order))])
+        every = cls._make([names, *columns, total, np.array(holding)])
+        order = in_order(every.places)
+        return every.at(order[~_repeated(every.places[order], names.at(order))])
 
     def at(self, rows: np.ndarray) -> Self:
-        places, cosines, filled, best, weights, meant = (column[rows] for column in self[1:7])
-        return type(self)(
-            self.names.at(rows),
-            places,
-            cosines,
-            filled,
-            best,
-            weights,
-            meant,
-            self.total,
-            self.holding,
-        )
+        columns = (column[rows] for column in self[1:7])
+        return type(self)._make([self.names.at(rows), *columns, self.total, self.holding])
 
     def following(self, rows: np.ndarray) -> np.ndarray:
         """Return the rows of the next two records of each record in its session."""
@@ -256,16 +244,9 @@ def nearest(per_index: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked
             break
         first.setdefault(names.name(at), at)
     rows = np.array([*first.values()], np.intp)
-    zeros = np.zeros((len(rows), len(PARTS)), np.float32)
-    return Ranked(
-        [*first],
-        names.at(rows).vectors(),
-        cosines[rows],
-        zeros[:, 0],
-        zeros,
-        cosines[rows],
-        zeros[:, 0],
-    )
+    cosines, zeros = cosines[rows], np.zeros((len(rows), len(PARTS)), np.float32)
+    none = zeros[:, 0]
+    return Ranked([*first], names.at(rows).vectors(), cosines, none, zeros, cosines, none)
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:

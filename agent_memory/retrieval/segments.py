@@ -112,13 +112,8 @@ class Segment(NamedTuple):
         """
         words = Postings.of(features.words)
         worded = len(np.unique(words.places)) == len(ids)
-        return cls(
-            Names.of(ids),
-            Vectors.of(features.meaning, compact and worded),
-            features.tokens,
-            words,
-            features.places,
-        )
+        meaning = Vectors.of(features.meaning, compact and worded)
+        return cls(Names.of(ids), meaning, features.tokens, words, features.places)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -176,12 +171,9 @@ def in_segments(
 def rounded(features: Features) -> Features:
     """Return features as a store with compact segments returns them: rounded, terms in order."""
     worded = np.array([bool(len(words.ids)) for words in features.words], np.bool_)
-    return Features(
-        rounded_rows(features.meaning, worded),
-        features.tokens,
-        [_in_order(terms) for terms in features.words],
-        features.places,
-    )
+    meaning = rounded_rows(features.meaning, worded)
+    words = [_in_order(terms) for terms in features.words]
+    return Features(meaning, features.tokens, words, features.places)
 
 
 def _in_order(terms: Terms) -> Terms:

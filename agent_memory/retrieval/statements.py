@@ -108,11 +108,8 @@ def repeats(query_words: frozenset[str], languages: frozenset[str], text: str) -
     if len(words_in(text, languages) & query_words) < least:  # the most common case
         return False
     clauses = [clause for part in sentences(text) for clause in part.rsplit(", ", 1)]
-    same = [
-        part
-        for part in clauses
-        if len(words_in(part, languages) & query_words) >= least and asks(part)
-    ]
+    shared = {part: len(words_in(part, languages) & query_words) for part in clauses}
+    same = [part for part in clauses if shared[part] >= least and asks(part)]
     if not same:
         return False
     others = frozenset().union(*(words_in(part, languages) for part in clauses if part not in same))

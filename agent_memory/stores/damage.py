@@ -24,7 +24,6 @@ UNREADABLE_SECONDS = 600.0
 
 _MOST_REPORTED = 10_000
 
-
 Row = TypeVar("Row")
 Value = TypeVar("Value")
 

@@ -223,16 +223,8 @@ class SplitKernel(KernelWrapper):
         return f"{_BEFORE}{record_id}{_AFTER}"
 
     def _write(self, session_id: str, record_id: str, text: str) -> None:
-        record = Record(
-            id=record_id,
-            owner=_owner(session_id),
-            session_id=session_id,
-            first=0,
-            last=0,
-            text=text,
-            sources=(),
-            created_at=datetime.now(UTC),
-        )
+        owner, now = _owner(session_id), datetime.now(UTC)
+        record = Record(record_id, owner, session_id, 0, 0, text, (), now)
         self._system.commit(Batch([], [Put(record_document(_PLACE, record, 0))]))
 
     def _restore(self, session_id: str) -> None:

@@ -49,11 +49,8 @@ class AppendContract(Contract):
         second = store.append("s", [draft("c", 5)])
         assert (first.end, first.total, first.user_id) == (2, 7, None)
         assert (second.end, second.total) == (3, 12)
-        assert [(e.seq, e.tokens, e.total) for e in store.read("s")] == [
-            (1, 3, 3),
-            (2, 4, 7),
-            (3, 5, 12),
-        ]
+        sums = [(e.seq, e.tokens, e.total) for e in store.read("s")]
+        assert sums == [(1, 3, 3), (2, 4, 7), (3, 5, 12)]
         assert stored(store) == second
 
     def test_append_creates_a_fresh_head(self, store: Store) -> None:
@@ -84,9 +81,8 @@ class AppendContract(Contract):
         assert (first.total, first.system_tokens) == (2, 9)
         assert first.system is not None
         assert first.system.content == "one"
-        second = store.append(
-            "s", [draft("two", 5, "system"), draft("three", 7, "developer"), draft("b", 1)]
-        )
+        drafts = [draft("two", 5, "system"), draft("three", 7, "developer"), draft("b", 1)]
+        second = store.append("s", drafts)
         assert (second.total, second.system_tokens, second.end) == (3, 7, 5)
         assert second.system is not None
         assert second.system.content == "three"
@@ -108,10 +104,8 @@ class AppendContract(Contract):
         """Wrong: a message encrypted for one seq is stored at another seq, and is unreadable."""
 
         def placed(n: int, role: str = "user") -> Draft:
-            message = Message(role=role, content=f"{n} for the head")
-            return Draft(
-                message, 3, "test", lambda seq: Message(role=role, content=f"{n} at {seq}")
-            )
+            first = Message(role=role, content=f"{n} for the head")
+            return Draft(first, 3, "test", lambda seq: Message(role=role, content=f"{n} at {seq}"))
 
         for n in range(1, 10, 3):
             assert store.append("s", [placed(n)]).end == n
@@ -148,10 +142,8 @@ class AppendContract(Contract):
 
         users = [f"u{n}" for n in range(6)]
         handles = [store, other] * 3
-        owners = together(
-            [partial(claim, handle, user) for handle, user in zip(handles, users, strict=True)]
-        )
-        winners = [owner for owner in owners if owner is not None]
+        calls = [partial(claim, handle, user) for handle, user in zip(handles, users, strict=True)]
+        winners = [owner for owner in together(calls) if owner is not None]
         assert winners == [stored(store).user_id]
         assert texts_of(store) == winners
 
@@ -218,9 +210,8 @@ class AppendContract(Contract):
         texts = texts_of(other)
         assert [len(text) for text in texts] == [5, 6, len(large), len(large) - 1, 4]
         assert (texts[2] == large, texts[3] == large[1:]) == (True, True)
-        assert [len(entry.message.text()) for entry in store.pick("s", [4, 2])] == [
-            6, len(large) - 1,
-        ]  # fmt: skip
+        lengths = [len(entry.message.text()) for entry in store.pick("s", [4, 2])]
+        assert lengths == [6, len(large) - 1]
         moved = replace(store.pick("s", [4])[0], seq=3, total=9)
         assert store.rewrite(stored(store), 2, [moved]) is not None
         assert other.append("s", [draft("short")]).end == 4

@@ -36,18 +36,16 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         """Wrong: the nearest records are missed or ranked wrong."""
         vectors, queries = units(300, signed=True), units(5, seed=8, signed=True)
         store.open_vectors("v", 8, "m")
-        store.put_vectors(
-            "v", [record(f"{n:03}") for n in range(300)], Features.of_vectors(vectors)
-        )
+        records = [record(f"{n:03}") for n in range(300)]
+        store.put_vectors("v", records, Features.of_vectors(vectors))
         for query in queries:
             scores = vectors @ query
             wanted = np.argsort(-scores).tolist()
             for limit in (1, 10, 300, 1000):
                 ranking = ranked(other.search_vectors("v", "user:a", Query(query), limit))
                 assert [int(r.id) for r, _ in ranking] == wanted[:limit]
-                assert [score for _, score in ranking] == pytest.approx(
-                    scores[wanted[:limit]].tolist(), abs=1e-5
-                )
+                near = pytest.approx(scores[wanted[:limit]].tolist(), abs=1e-5)
+                assert [score for _, score in ranking] == near
 
     def test_vectors_are_searched_with_what_is_pending(self, store: Store, other: Store) -> None:
         """Wrong: a search misses stored records, or the pending records that the query contains.

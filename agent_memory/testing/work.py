@@ -36,17 +36,13 @@ _A_YEAR = 365 * 86_400
 
 WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
     "move": lambda store, head, lease: store.move(replace(head, start=1), lease=lease),
-    "rewrite": lambda store, head, own: store.rewrite(head, 1, entries(2, 3, total=3), lease=own),
+    "rewrite": lambda store, head, by: store.rewrite(head, 1, entries(2, 3, total=3), lease=by),
     "put_records": lambda store, _, lease: store.put_records(
         "facts", [record("new")], replacing=("s", 1, 2), lease=lease
     ),
-    "delete_records": lambda store, _, own: store.delete_records(
-        "facts", owner="user:a", lease=own
-    ),
-    "put_vectors": lambda store, _, own: store.put_vectors(
-        "v", [record("new")], _TRAITS, lease=own
-    ),
-    "delete_vectors": lambda store, _, own: store.delete_vectors("v", session_id="s", lease=own),
+    "delete_records": lambda store, _, by: store.delete_records("facts", owner="user:a", lease=by),
+    "put_vectors": lambda store, _, by: store.put_vectors("v", [record("new")], _TRAITS, lease=by),
+    "delete_vectors": lambda store, _, by: store.delete_vectors("v", session_id="s", lease=by),
 }
 """Writes that accept a lease, by name. Each is called with the head of a `filled` session."""
 

@@ -140,11 +140,8 @@ def id_by_place(place: int, fields: object) -> str:
 def titled(title: object, **more: object) -> Json:
     """Return metadata with a session's title and `more`, without values of None."""
     fields = {"title": title, **more}
-    return {
-        key: _SURROGATE.sub("\ufffd", value)
-        for key, value in fields.items()
-        if isinstance(value, str) and value
-    }
+    texts = {key: text for key, text in fields.items() if isinstance(text, str) and text}
+    return {key: _SURROGATE.sub("\ufffd", text) for key, text in texts.items()}
 
 
 def sessions_of(

@@ -180,17 +180,12 @@ def tables(path: Path) -> dict[str, list[str]]:
     """Return the column names of each table of a SQLite database, by table name."""
     try:
         with closing(_opened(path)) as database:
-            names = [
-                name.decode()
-                for (name,) in database.execute(
-                    "SELECT name FROM sqlite_master WHERE type = 'table'"
-                )
-            ]
+            stored = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            names = [name.decode() for (name,) in stored]
             return {name: _columns(database, name) for name in names}
     except sqlite3.Error as error:
-        raise InvalidInput(
-            f"{path} cannot be read: {error}. Check that the file is complete."
-        ) from None
+        text = f"{path} cannot be read: {error}. Check that the file is complete."
+        raise InvalidInput(text) from None
 
 
 def rows(source: SourceFiles, table: str, order: str) -> Iterator[Element | Unread]:

@@ -165,14 +165,11 @@ class ExtractiveMemory(FactBlock):
         with self.resources.locked(record_id("facts", self.name, scope.owner)):
             journal = self._keeper.read(scope.owner, without=span)
             claims, refused = absorbing.claims(findings, shown, journal)
-            batch = Batch(
-                *span, entries[-1].created_at, llm.model, rules.prompt, len(findings), dict(refused)
-            )
+            at, count = entries[-1].created_at, len(findings)
+            batch = Batch(*span, at, llm.model, rules.prompt, count, dict(refused))
             self._keeper.write(scope.owner, span, claims, batch, scope.lease)
         if refused:
-            logger.info(
-                "block %r refused %s of %d findings", self.name, dict(refused), len(findings)
-            )
+            logger.info("block %r refused %s of %d findings", self.name, dict(refused), count)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         now = datetime.now(UTC)

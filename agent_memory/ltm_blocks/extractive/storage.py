@@ -173,6 +173,5 @@ def _is_valid(claim: Claim, resources: Resources) -> bool:
             return False
     except (ModelError, ConfigError):
         return False
-    return len(claim.vector) % 2 == 0 and bool(
-        np.isfinite(np.frombuffer(claim.vector, np.float16)).all()
-    )
+    is_whole = len(claim.vector) % 2 == 0
+    return is_whole and bool(np.isfinite(np.frombuffer(claim.vector, np.float16)).all())

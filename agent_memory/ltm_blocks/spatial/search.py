@@ -36,10 +36,8 @@ class Found(NamedTuple):
         return [self.record(row).text for row in range(len(self.places))]
 
     def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
-        apart = None if self.distances is None else self.distances[rows]
-        return Found(
-            self.records, self.places[rows], apart, self.confidences[rows], self.ages[rows]
-        )
+        far = None if self.distances is None else self.distances[rows]
+        return Found(self.records, self.places[rows], far, self.confidences[rows], self.ages[rows])
 
     def cut(self, count: int, column: np.ndarray) -> Found:
         """Return the `count` rows with the lowest values of a column, unordered."""
@@ -89,10 +87,8 @@ class PlaceIndex:
         return next(map(observation_of, found), None)
 
     def all(self) -> list[Observation]:
-        return [
-            observation_of(item)
-            for item in sorted(self._records, key=lambda o: (o.created_at, o.id))
-        ]
+        records = sorted(self._records, key=lambda record: (record.created_at, record.id))
+        return [observation_of(record) for record in records]
 
     def changed(self, changes: Mapping[str, Record | None]) -> PlaceIndex:
         """Return an index after changes. `changes` has records by id; None for a deleted record."""
@@ -129,13 +125,8 @@ class PlaceIndex:
         if box is not None:
             wanted &= ((positions >= box[0]) & (positions <= box[1])).all(axis=1)
         rows = np.flatnonzero(wanted)
-        return Found(
-            self._records,
-            rows,
-            None if apart is None else apart[rows],
-            confidences[rows],
-            ages[rows],
-        )
+        far = None if apart is None else apart[rows]
+        return Found(self._records, rows, far, confidences[rows], ages[rows])
 
 
 def _row(record: Record) -> tuple[float, ...]:

@@ -212,18 +212,16 @@ _CLAIMS, _BATCHES = TypeAdapter(Claim), TypeAdapter(Batch)
 
 def record_of_claim(claim: Claim, owner: str) -> Record:
     own = {"id", "text", "session_id", "seq", "recorded_at"}
-    return Record(
-        claim.id, owner, claim.session_id, claim.seq, claim.seq, claim.text, (claim.seq,),
-        claim.recorded_at, _CLAIMS.dump_python(claim, mode="json", exclude=own),
-    )  # fmt: skip
+    metadata = _CLAIMS.dump_python(claim, mode="json", exclude=own)
+    place, sources = (claim.session_id, claim.seq, claim.seq), (claim.seq,)
+    return Record(claim.id, owner, *place, claim.text, sources, claim.recorded_at, metadata)
 
 
 def record_of_batch(batch: Batch, record_id: str, owner: str) -> Record:
     own = {"session_id", "first", "last", "at"}
-    return Record(
-        record_id, owner, batch.session_id, batch.first, batch.last, "batch", (), batch.at,
-        _BATCHES.dump_python(batch, mode="json", exclude=own),
-    )  # fmt: skip
+    metadata = _BATCHES.dump_python(batch, mode="json", exclude=own)
+    place = (batch.session_id, batch.first, batch.last)
+    return Record(record_id, owner, *place, "batch", (), batch.at, metadata)
 
 
 def recorded(record: Record) -> Recorded:
