@@ -185,11 +185,8 @@ class User:
             target = span._replace(last=head.end) if isinstance(source, str) else span
             scope = Scope(head.user_id, span.session_id)
         assert target is not None
-        return [
-            fact
-            for block in self._parts.needed_fact_blocks()
-            for fact in block.forget(scope, target, why)
-        ]
+        blocks = self._parts.needed_fact_blocks()
+        return [fact for block in blocks for fact in block.forget(scope, target, why)]
 
     def surplus(
         self, *, older_than: float | timedelta | None = None, messages: bool = False

@@ -199,9 +199,8 @@ class Application:
             paths.setdefault(operation.path, {})[operation.method] = operation
         routes = []
         for path in sorted(paths, key=_literals_first):
-            route = Route(
-                f"{PREFIX}{path}", partial(self._answer, paths[path]), methods=paths[path]
-            )
+            answer = partial(self._answer, paths[path])
+            route = Route(f"{PREFIX}{path}", answer, methods=paths[path])
             assert route.methods is not None
             route.methods.discard("HEAD")
             routes.append(route)

@@ -76,11 +76,8 @@ def _call(call: Operation) -> dict[str, Any]:
         parameters.append(_parameter(where, name, {**plain, "description": description}, False))
     summary, more = call.about
     rights = f"{call.needs or 'any'}{call.more_rights}"
-    entry: dict[str, Any] = {
-        "operationId": call.name,
-        "summary": summary,
-        "description": f"{more}\n\nNeeds the right: {rights}.".strip(),
-    }
+    text = f"{more}\n\nNeeds the right: {rights}.".strip()
+    entry: dict[str, Any] = {"operationId": call.name, "summary": summary, "description": text}
     if parameters:
         entry |= {"parameters": parameters}
     if call.has_body and fields:

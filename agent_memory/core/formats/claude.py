@@ -116,10 +116,8 @@ def _clean(block: Any) -> Any:
 
 
 def compacts(raw: Mapping[str, Any]) -> bool:
-    return any(
-        block.get("type") == "compaction" and block.get("content")
-        for block in dicts(raw.get("content"))
-    )
+    blocks = dicts(raw.get("content"))
+    return any(block.get("type") == "compaction" and block.get("content") for block in blocks)
 
 
 def merged(messages: list[Json]) -> list[Json]:

@@ -48,10 +48,8 @@ def unseen(raw: Mapping[str, Any]) -> list[Any]:
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
-    blocks: list[Json] = [
-        {"block_type": "text", "text": neutral.mark_of(part)}
-        for part in neutral.parts_of(view.get("content"))
-    ]
+    marks = map(neutral.mark_of, neutral.parts_of(view.get("content")))
+    blocks: list[Json] = [{"block_type": "text", "text": mark} for mark in marks]
     for call_id, name, arguments in neutral.parsed_calls(view):
         called = {"block_type": "tool_call", "tool_call_id": call_id, "tool_name": name}
         blocks.append({**called, "tool_kwargs": arguments})

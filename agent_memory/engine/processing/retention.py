@@ -77,11 +77,8 @@ class Retention:
     def _upto(self, head: Head) -> int:
         if self._retention == "forever" or head.start <= head.expired:
             return head.expired
-        dead = [
-            letter
-            for name in self._blocks
-            for letter in self._parts.dead_letters.dead(name, head.session_id)
-        ]
+        letters = self._parts.dead_letters
+        dead = [each for name in self._blocks for each in letters.dead(name, head.session_id)]
         return safe_to_expire(head, self._blocks, dead)
 
     def _old(self, head: Head, upto: int, before: datetime) -> int:

@@ -253,9 +253,7 @@ def _parts(source: Store, target: Store, blocks: Iterable[str]) -> list[_Part]:
     # the records of sessions with an unfinished deletion are not copied
     leaving = {head.session_id for head in all_heads(source) if head.deleting}
     facts = _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
-    sides = (
-        [VectorRecords(store, block, leaving) for store in (source, target)] for block in blocks
-    )
+    sides = ([VectorRecords(each, block, leaving) for each in (source, target)] for block in blocks)
     return [facts, *(_Part("vectors", ours, theirs) for ours, theirs in sides)]
 
 

@@ -377,11 +377,8 @@ def _value_of(form: ValueForm, session_id: str) -> Record:
     namespace, key = checked(form.namespace), text_of("key", form.key)
     if (form.ttl is None) != (form.until is None):
         raise InvalidInput("its `ttl` and its `until` do not agree.")
-    metadata: dict[str, Any] = {
-        "ns": list(namespace),
-        "value": plain_json(_read(form.value), "The value"),
-        "begun": form.begun.isoformat(),
-    }
+    value, begun = plain_json(_read(form.value), "The value"), form.begun.isoformat()
+    metadata: dict[str, Any] = {"ns": list(namespace), "value": value, "begun": begun}
     if form.until is not None:
         metadata |= {"ttl": form.ttl, "until": form.until.isoformat()}
     if form.meaning is not None:

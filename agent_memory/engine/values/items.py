@@ -128,11 +128,8 @@ def record_of(
     now: datetime,
 ) -> Record:
     begun = now.isoformat() if before is None else before.metadata["begun"]
-    metadata: dict[str, Any] = {
-        "ns": list(put.namespace),
-        "value": plain_json(put.value, "The value"),
-        "begun": begun,
-    }
+    value = plain_json(put.value, "The value")
+    metadata: dict[str, Any] = {"ns": list(put.namespace), "value": value, "begun": begun}
     if put.ttl is not None:
         ttl = duration_of("ttl", put.ttl).total_seconds()
         metadata |= {"ttl": min(ttl, _MOST_SECONDS), "until": _until(ttl, now)}
