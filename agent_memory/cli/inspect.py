@@ -129,8 +129,7 @@ def search(
     owner = owner_of(memory, user, session) if forget else None
     recalls = memory.search(
         query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
-        since=moment_of(since), until=moment_of(until), where=_where(where),
-        least=least,
+        since=moment_of(since), until=moment_of(until), where=_where(where), least=least,
     )  # fmt: skip
     out().print(recalls_table(recalls, explain=explain) if recalls else "Nothing found.")
     if owner is not None:

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from agent_memory.aio import AsyncAgentMemory
 from agent_memory.core.records import Scope
+from agent_memory.core.tokens.encodings import joined
 from agent_memory.core.tools import EFFECTS
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.mcp.tools import SESSIONS, Offer, check_own, offers
@@ -153,7 +154,7 @@ class _Answers:
     async def _run(self, context: RequestContext, call: Callable[[Scope], str]) -> str:
         """Run a call on a thread, with the request's user. A started call runs to its end."""
         scope = Scope(self._user_of(context))
-        return _sendable(await self._memory.run(call, scope))
+        return joined(await self._memory.run(call, scope))  # a response has no lone surrogates
 
     def _offered(self, context: RequestContext) -> Mapping[str, Offer]:
         may = self._may(context)
@@ -172,16 +173,11 @@ def _shown(offer: Offer) -> types.Tool:
 
 
 def _failed(why: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[_text(_sendable(why))], is_error=True)
+    return types.CallToolResult(content=[_text(joined(why))], is_error=True)
 
 
 def _text(text: str) -> types.TextContent:
     return types.TextContent(type="text", text=text)
-
-
-def _sendable(text: str) -> str:
-    """Replace lone surrogates. A log can store them, but a response cannot contain them."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read(memory: AgentMemory, scope: Scope, uri: str) -> str:
