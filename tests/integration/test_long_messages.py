@@ -242,10 +242,7 @@ def test_an_index_of_what_was_absorbed_is_not_kept() -> None:
         return records, Features.of_turns(turns, NoEmbedder().encode)
 
     waiting = Waiting(["user"])
-    index = waiting.index(waits(ASK), "user:ada", "dog", make)
-    assert index is not None
-    built = weakref.ref(index.traits)
-    del index
+    built = weakref.ref(waiting.index(waits(ASK), "user:ada", "dog", make).traits)  # type: ignore[union-attr]
     assert waiting.index(Tails([], []), "user:ada", "dog", make) is None
     gc.collect()
     assert built() is None
