@@ -17,6 +17,7 @@ import numpy as np
 import pymongo.common
 import pytest
 from pymongo import MongoClient
+from tenacity import Retrying, stop_after_delay
 
 from agent_memory.core.records import Draft
 from agent_memory.stores.base import Store
@@ -97,10 +98,11 @@ def linked(
 ) -> Iterator[tuple[MongoDBStore, MongoDBStore, Link]]:
     """Yield a store on the server, one of the same namespace behind a proxy, and the proxy."""
     namespace, link = namespace or uuid4().hex[:8], Link(server.port)
+    patient = Retrying(stop=stop_after_delay(20), reraise=True)  # the limit of `url_at` is short
     with (
         closing(link),
         closing(MongoDBStore(server.url, namespace)) as direct,
-        closing(MongoDBStore(server.url_at(link.port, **how), namespace)) as far,
+        closing(patient(MongoDBStore, server.url_at(link.port, **how), namespace)) as far,
     ):
         yield direct, far, link
 

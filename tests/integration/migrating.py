@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -57,6 +58,7 @@ def opened(store: Store | str, **fields: Any) -> Iterator[AgentMemory]:
     """Open a memory with one block of each kind that keeps data in the store."""
     blocks = [ExtractiveMemory(), VectorMemory(), Picky(), NoteMemory(), FileMemory()]
     with (
+        patch("agent_memory.models.embedders.best_effort._SOON_SECONDS", SECONDS),
         FakeLLM(_model()) as fake,
         AgentMemory(
             store=store,

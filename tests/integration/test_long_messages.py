@@ -1,6 +1,5 @@
 """Long messages are found by their passages, and long questions are bounded."""
 
-import gc
 import threading
 import time
 import weakref
@@ -237,14 +236,12 @@ def test_an_index_of_what_was_absorbed_is_not_kept() -> None:
     """Wrong: the memory of a process grows with each user who once had pending messages."""
 
     def make(said: Sequence[tuple[Entry, Turn]]) -> Encoded:
-        turns = [turn for _, turn in said]
         records = [record_of_turn(entry, turn, turn.text, "user:ada") for entry, turn in said]
-        return records, Features.of_turns(turns, NoEmbedder().encode)
+        return records, Features.of_turns([turn for _, turn in said], NoEmbedder().encode)
 
     waiting = Waiting(["user"])
     built = weakref.ref(waiting.index(waits(ASK), "user:ada", "dog", make).traits)  # type: ignore[union-attr]
     assert waiting.index(Tails([], []), "user:ada", "dog", make) is None
-    gc.collect()
     assert built() is None
 
 

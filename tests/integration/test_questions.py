@@ -156,8 +156,7 @@ def test_advice_is_found_behind_other_turns() -> None:
         for number, notes in enumerate(haystack(None)):
             memory.update(f"notes{number}", notes, user_id="ana")
         memory.flush()
-        question = "What did you advise me about my sister?"
-        recalls = memory.get("new", question, user_id="ana").recalls
+        recalls = memory.get("new", "What did you advise on my sister?", user_id="ana").recalls
     assert any(advice in recall.text for recall in recalls)
 
 

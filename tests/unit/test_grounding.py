@@ -203,9 +203,7 @@ def test_a_code_of_a_known_fact_is_of_the_facts_role(who: str) -> None:
 def test_what_an_assistant_said_is_of_its_role(
     text: str, quote: str, other: str, wanted: str
 ) -> None:
-    """Wrong: a name that only the assistant said, or a claim that the user only thanked for, counts
-    as the user's statement, or the user's own words in another form do not.
-    """
+    """Wrong: what only the assistant said is of the user, or the user's other form is not."""
     assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
     assert role(text, quote, ("assistant", other), ("user", quote)) == wanted
 
