@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.messages import SYSTEM_ROLES, Message
@@ -175,7 +175,7 @@ def system_of(entries: Sequence[Entry | Draft]) -> tuple[Message, int] | None:
     texts = [*dict.fromkeys(text for entry in reversed(run) if (text := entry.message.text()))]
     if len(texts) < 2:
         return (run[0].message, run[0].tokens) if run else None
-    same = {"metadata": run[0].message.metadata} if run[0].message.metadata else {}
+    same: dict[str, Any] = {"metadata": run[0].message.metadata} if run[0].message.metadata else {}
     system = Message(role=run[0].message.role or "system", content="\n\n".join(texts), **same)
     return system, sum(entry.tokens for entry in run)
 
