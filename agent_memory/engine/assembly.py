@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -211,10 +211,13 @@ class Components:
                 return block
         if kind in blocks:
             return blocks[kind]
-        with suppress(UnknownKind):
-            raise _lacking(kind)
-        names = ", ".join(blocks) or "none"
-        raise ConfigError(f"No block has the kind or name {quoted(kind)}. There are: {names}.")
+        try:
+            error = _lacking(kind)
+        except UnknownKind:
+            names = ", ".join(blocks) or "none"
+            text = f"No block has the kind or name {quoted(kind)}. There are: {names}."
+            error = ConfigError(text)
+        raise error
 
     @property
     def fact_blocks(self) -> list[FactBlock]:

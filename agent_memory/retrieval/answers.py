@@ -176,8 +176,11 @@ def _with_replies(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
         reply = at.get((statement.record.session_id, statement.record.last + 1))
         if reply is not None and not turn_of(reply)[1]:
             results = beside(results, statement, reply, True)
+    if not results:
+        return results
     shown = {hit.record.id for hit in results}
-    for hit in [hit for hit in hits if not turn_of(hit)[1]][:_SAID] if results else ():
+    said = [hit for hit in hits if not turn_of(hit)[1]]
+    for hit in said[:_SAID]:
         if hit.record.id not in shown:
             results = beside(results, results[-1], hit, False, corrects=False)
     return results

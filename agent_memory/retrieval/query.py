@@ -164,7 +164,7 @@ def _meant(question: str) -> Iterator[int]:
         yield term_of(f"{SPEAKER}{word}")
     if asks_assistant(question):
         yield term_of(ASSISTANT)
-    if any(map(_is_about_user, (question, *filter(asks, sentences(question))))):
+    if _is_about_user(question) or any(map(_is_about_user, filter(asks, sentences(question)))):
         yield term_of(USER)
 
 

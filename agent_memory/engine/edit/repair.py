@@ -194,11 +194,11 @@ class Repair:
             head = replace(head, expired=expired, start=expired, start_total=total)
             head = replace(head, pinned=(), pinned_tokens=0, summary=None)
         if broken & _SYSTEM:
-            pages = chain.from_iterable(_pages(self._store, session_id, head.expired))
-            systems = [entry for entry in pages if entry.message.is_system]
-            end = systems[-1].seq if systems else 0
-            run = [e for n, e in enumerate(reversed(systems)) if e.seq == end - n]
-            head = ruled(head, run[::-1])
+            run: list[Entry] = []  # the last adjacent system messages
+            for entry in chain.from_iterable(_pages(self._store, session_id, head.expired)):
+                if entry.message.is_system:
+                    run = [*run, entry] if run and run[-1].seq == entry.seq - 1 else [entry]
+            head = ruled(head, run)
         return self._store.move(head)
 
     def _replace(self, session_id: str) -> Head | None:

@@ -176,8 +176,9 @@ def _line(places: _Places, part: Element) -> Iterator[Event]:
     last, place = places.get((session_id, at is None), (at, 0))
     place = place + 1 if last == at else 1
     places[session_id, at is None] = at, place
-    own = _name(line.pop("id", None)) or id_by_place(place, dated(line, at))
-    yield SourceMessage(session_id, own, dated(line, at), where, user_id=user)
+    name, message = _name(line.pop("id", None)), dated(line, at)
+    own = name or id_by_place(place, message)
+    yield SourceMessage(session_id, own, message, where, user_id=user)
 
 
 def _name(value: object) -> str | None:
