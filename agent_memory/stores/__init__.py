@@ -127,7 +127,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability | No
 
         return MemoryStore(namespace)
     if url.startswith("folder:"):
-        from agent_memory.stores.folder.store import FolderStore
+        from agent_memory.stores.folder.kernel import FolderStore
 
         return FolderStore(url, namespace, durability)
     if url.partition("://")[0] in REDIS:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import accumulate, pairwise
 
 import numpy as np
 
-from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import PLACE, Features
 from agent_memory.retrieval.postings import Postings, Terms
@@ -157,7 +155,7 @@ def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
 
 
 def features_of(blobs: Sequence[bytes]) -> Features:
-    """Decode a result of `blobs_of`. First select readable blobs with `undamaged_places`.
+    """Decode a result of `blobs_of`.
 
     Raise ValueError if a blob is damaged, or if vectors differ in length.
     """
@@ -166,16 +164,6 @@ def features_of(blobs: Sequence[bytes]) -> Features:
     if not np.isfinite(rows).all():
         raise ValueError("A vector has a value that is not a number.")
     return Features(rows, Tokens.of(tokens), words, np.concatenate(places))
-
-
-def undamaged_places(blobs: Sequence[bytes], dimension: int) -> list[int]:
-    """Return the indexes of readable blobs whose vector has this length."""
-    places: list[int] = []
-    for place, blob in enumerate(blobs):
-        with suppress(*UNREADABLE):
-            if features_of([blob]).dimension == dimension:
-                places.append(place)
-    return places
 
 
 def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, np.ndarray]:

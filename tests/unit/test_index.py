@@ -22,9 +22,9 @@ from agent_memory.retrieval.score import informativeness
 from agent_memory.retrieval.segments import Segment
 from agent_memory.retrieval.vectors import TOKEN, Tokens
 from agent_memory.stores.damage import noted
-from agent_memory.stores.feature_bytes import blobs_of, features_of, undamaged_places
+from agent_memory.stores.feature_bytes import blobs_of, features_of
 from agent_memory.stores.kernel import indexes
-from agent_memory.stores.kernel.catalogs import Catalog, changed
+from agent_memory.stores.kernel.catalogs import Catalog, Stored, changed
 from agent_memory.stores.kernel.indexes import Indexes, records_of
 from agent_memory.testing.contract import for_words, record
 from agent_memory.testing.views import encoded
@@ -211,9 +211,8 @@ def test_neighbours_roles_and_bytes() -> None:
     assert blobs_of(records, again) == blobs
     assert np.array_equal(again.meaning, features.meaning)
     assert np.array_equal(again.places, features.places)
-    dimension = again.dimension
-    assert undamaged_places([b"", blobs[0], blobs[1][:-1]], dimension) == [1]
-    assert undamaged_places([b"", blobs[0]], dimension + 1) == []
+    with pytest.raises(ValueError, match="altered"):
+        features_of([blobs[0], blobs[1][:-1]])
 
 
 def stored(count: int, at: int = 0) -> tuple[list[Record], Features]:
@@ -231,8 +230,8 @@ class Fixed:
         self.change = changed(Catalog(), {}, [segment], lambda names: {})
         self.asked = 0
 
-    def catalog(self) -> tuple[int, str | None] | None:
-        return self.version, self.change.catalog.text
+    def catalog(self) -> Stored:
+        return Stored(self.change.catalog.text, self.version)
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         self.asked += len(names)
@@ -319,8 +318,8 @@ class Shifting:
         self.bodies |= change.written
         self.state, self.version = change.catalog, self.version + 1
 
-    def catalog(self) -> tuple[int, str | None] | None:
-        found = self.version, self.state.text
+    def catalog(self) -> Stored:
+        found = Stored(self.state.text, self.version)
         if self.left:
             self.left -= 1
             self.change(f"new{self.left}", f"{2 - self.left}" if self.left < 3 else None)

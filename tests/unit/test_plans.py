@@ -17,7 +17,7 @@ from agent_memory.core.redaction import DELETED, stands_nowhere
 from agent_memory.core.window import begun_anew, ruled
 from agent_memory.engine.edit.plans import LogEdit, agreeing, answered, listed, popped, redacted
 from agent_memory.errors import InvalidInput, UnsupportedOperation
-from agent_memory.stores.log import entries_after
+from agent_memory.stores.kernel.log import entries_after
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CURSORS = ("none", "some", "all")

@@ -82,9 +82,8 @@ class Cipher:
             place = self._place("key", document.session, name)
             body = [name, self._seal(place, digest.encode()), *rest]
         elif collection.startswith(SEGMENT):
-            block = collection.removeprefix(SEGMENT)
-            data = self.encrypted_features(block, document.owner, document.id, document.data)
-            return document._replace(data=data)
+            place = self._features(document)
+            return document._replace(data=self.keys.current.seal_bytes(place, document.data))
         else:
             return document
         return document._replace(body=compact_json(body))
@@ -105,9 +104,7 @@ class Cipher:
             if collection == KEY:
                 return doc._replace(body=self._decoded_key(doc))
             if collection.startswith(SEGMENT) and doc.data:
-                block = collection.removeprefix(SEGMENT)
-                data = self.decrypted_features(block, doc.owner, doc.id, doc.data)
-                return doc._replace(data=data)
+                return doc._replace(data=self._decoded_features(doc))
         except Undecryptable as error:
             return doc._replace(body=Unreadable.of(error), data=b"")
         except UNREADABLE:
@@ -161,20 +158,20 @@ class Cipher:
         plain = self.keys.open(self._place("key", doc.session, name), digest).decode()
         return compact_json([name, plain, *rest])
 
-    def encrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
-        """Encrypt the features of a segment, or of one record."""
-        place = self._place("features", block, owner, name)
-        return self.keys.current.seal_bytes(place, data)
+    def _features(self, segment: Document) -> Place:
+        block = segment.collection.removeprefix(SEGMENT)
+        return self._place("features", block, segment.owner, segment.id)
 
-    def decrypted_features(self, block: str, owner: str, name: str, data: bytes) -> bytes:
+    def _decoded_features(self, segment: Document) -> bytes:
         """Decrypt features. Raise `Undecryptable` if the key is missing.
 
         For altered features, return b"". A search then finds the records by words of their texts.
         """
+        data = segment.data
         if self._plaintext and not data.startswith(MARK.encode()):
             return data
         try:
-            return self.keys.open(self._place("features", block, owner, name), data)
+            return self.keys.open(self._features(segment), data)
         except Undecryptable:
             if self.keys.lacks(data):
                 raise
@@ -234,15 +231,9 @@ class EncryptedKernel(KernelWrapper):
         super().__init__(inner)
         self._cipher = cipher
         self._features_only = features_only
-        self.reads_segments: bool = isinstance(inner, EncryptedKernel) and inner.reads_segments
-        # a kernel with this method stores features with each record, and encrypts them itself
-        if (encrypt := getattr(inner, "encrypt_features", None)) is not None:
-            encrypt(cipher)
-            self.reads_segments = True
 
     def _passes(self, collection: str) -> bool:
-        is_segment = collection.startswith(SEGMENT)
-        return self.reads_segments if is_segment else self._features_only
+        return self._features_only and not collection.startswith(SEGMENT)
 
     def encoded(self, document: Document) -> Document:
         passes = self._passes(document.collection)

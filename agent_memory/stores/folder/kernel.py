@@ -1,16 +1,16 @@
-"""The kernel on a folder. All data is also in memory, in tables. A call first reads changed files.
+"""`FolderStore`: all data in a folder of JSON Lines files.
 
-Each session has a file. Each block has a file for its records and a file for its vectors. Segments
-and catalogs are not in files: they are computed from the features of records.
+All data is also in memory, in tables. A call first reads changed files. Each session has a file.
+Each block has a file for its records, and a file for its vectors with their catalogs and segments.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from zlib import crc32
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.limits import UNREADABLE
@@ -19,26 +19,35 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.folder.files import STATE, Files, Mark
 from agent_memory.stores.folder.lines import (
-    Fields,
+    State,
+    Value,
     bytes_of,
     check_place,
     file_name,
     first_in,
     head_in,
     line_of,
+    line_of_embedding,
     line_of_head,
-    line_of_key,
-    line_of_message,
-    line_of_record,
+    line_of_value,
     lines_in,
-    message_of,
     name_of,
+    opened_of,
     owners_in,
-    record_of,
     state_of,
+    value_of,
 )
-from agent_memory.stores.folder.tables import Tables, Vectors, in_order
-from agent_memory.stores.kernel.coding import HEAD, KEY, head_document, record_document, record_from
+from agent_memory.stores.kernel.coding import (
+    BLOCKS,
+    CATALOG,
+    FACT,
+    HEAD,
+    KEY,
+    LOCK,
+    SEGMENT,
+    VECTOR,
+    head_document,
+)
 from agent_memory.stores.kernel.contract import (
     Append,
     Batch,
@@ -58,21 +67,46 @@ from agent_memory.stores.kernel.contract import (
     Write,
 )
 from agent_memory.stores.kernel.rules import WITHIN_HANDLER
-
-if TYPE_CHECKING:
-    from agent_memory.stores.encrypted.kernel import Cipher
+from agent_memory.stores.kernel.vectors import KernelStore, cleared, embedding_document
+from agent_memory.stores.memory import MemoryDatabase
+from agent_memory.stores.sql.database import DOCUMENTS
+from agent_memory.stores.sql.kernel import SQLKernel
 
 _SESSIONS, _RECORDS, _VECTORS = "sessions", "records", "vectors"
-_FACT = "fact:"
-_LOCK = "lock"
 
 Place = tuple[str, str]
 """A file, as its folder and its session or block."""
 
-Lines = dict[object, tuple[object, str]]
-"""The values in a file, each with its line, by seq or id."""
+Lines = dict[tuple[str, str | int], tuple[Value, str]]
+"""The values in a file, each with its line."""
 
-T = TypeVar("T")
+
+class _Tables(SQLKernel):
+    """A kernel in memory whose due times and holders are saved and restored."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryDatabase(), "default")
+
+    def state(self) -> State:
+        select = f"SELECT id, first, due, holder, held_until FROM {DOCUMENTS} WHERE collection = ?"
+        heads = self._database.read(lambda it: it.rows(select, [HEAD]))
+        locks = self._database.read(lambda it: it.rows(select, [LOCK]))
+        return State(
+            {name: (begun, due, holder, until) for name, begun, due, holder, until in heads},
+            {name: (holder, until) for name, _, _, holder, until in locks},
+        )
+
+    def restore(self, state: State) -> None:
+        """Set the stored due times, leases and locks. Sessions created later stay unchanged."""
+        update = (
+            f"UPDATE {DOCUMENTS} SET due = ?, holder = ?, held_until = ? "
+            "WHERE collection = ? AND id = ? AND first = ?"
+        )
+        locks = [Put(Document(LOCK, name)) for name in state.locks]
+        self.commit(Batch([], [DeleteWhere(Scan(LOCK)), *locks]))
+        held = [(None, *lease, LOCK, name, 0) for name, lease in state.locks.items()]
+        heads = [(*times, HEAD, name, begun) for name, (begun, *times) in state.sessions.items()]
+        self._database.write(lambda it: it.run_each(update, [*held, *heads]))
 
 
 class FolderKernel(Kernel):
@@ -80,26 +114,18 @@ class FolderKernel(Kernel):
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:
         self.files = Files(folder, durability)
-        self._cipher: Cipher | None = None
         self._begin()
         with self._fresh():
             pass
 
     def _begin(self) -> None:
-        self._tables = Tables()
-        self._vectors = Vectors(self._tables, self._cipher)
+        self._tables = _Tables()
         self._seen: dict[str, Mark] = {}
         self._broken: dict[str, Damaged] = {}
         self._claims: dict[str, str] = {}  # the path that a broken file's content belongs to
         self._names: dict[str, str] = {}
         self._lines: dict[str, Lines] = {}
         self._state = b""  # the content of the state file
-
-    def encrypt_features(self, cipher: Cipher) -> None:
-        """From now on, encrypt features in writes, and decrypt features in reads."""
-        with self._fresh():
-            self._cipher = cipher
-            self._begin()
 
     @contextmanager
     def _fresh(self, places: Iterable[Place] = ()) -> Iterator[bool]:
@@ -229,61 +255,24 @@ class FolderKernel(Kernel):
         name = name_of(kind, first)
         check_place(path, name)
         before = {text: value for value, text in self._lines.get(path, {}).values()}
-        if kind == _SESSIONS:
-            self._load_session(path, first, rest, before)
-        elif kind == _RECORDS:
-            collection = f"{_FACT}{name}"
-            values: Lines = {}
-            for text, fields in rest:
-                document = before.get(text)
-                if not isinstance(document, Document):
-                    record, _ = record_of(fields)
-                    document = record_document(collection, record, record.last)
-                values[document.id] = document, text
-            self._lines[path] = values
-            puts = [Put(each) for each, _ in values.values() if isinstance(each, Document)]
-            self._tables.commit(Batch([], [DeleteWhere(Scan(collection)), *puts]))
-        else:
-            self._vectors.load(name, first, rest)
-        return name
-
-    def _load_session(
-        self,
-        path: str,
-        first: Fields,
-        rest: Sequence[tuple[str, Fields]],
-        before: Mapping[str, object],
-    ) -> None:
-        head = head_in(first)
-        session = head.session_id
         values: Lines = {}
-        lines: list[Line] = []
-        keys: list[Document] = []
         for number, (text, fields) in enumerate(rest, 2):
-            value = before.get(text) or message_of(session, number, fields)
-            if isinstance(value, Line):
-                lines.append(value)
-                values[value.seq] = value, text
-            elif isinstance(value, Document):
-                keys.append(value)
-                values[value.id] = value, text
-        for seq, line in enumerate(lines, head.expired + 1):
-            if line.seq != seq:
-                raise ValueError(f"it has message #{line.seq} in place of #{seq}")
-        if head.expired + len(lines) != head.end:
-            last = head.expired + len(lines)
-            raise ValueError(f"its last message is #{last}, but should be #{head.end}")
+            value = before.get(text) or value_of(kind, name, number, fields)
+            if isinstance(value, Document) and value.collection.startswith(CATALOG):
+                value = value._replace(first=crc32(data))
+            values[value[:2]] = value, text
+        messages = [value for value, _ in values.values() if isinstance(value, Line)]
+        documents = [value for value, _ in values.values() if isinstance(value, Document)]
+        writes = _removal(kind, name)
+        if kind == _SESSIONS:
+            writes.append(Put(head_document(head_in(first, messages))))
+            writes.append(Wake([DocId(HEAD, name)], 0))  # `restore` sets the stored due time
+        elif kind == _VECTORS:
+            writes.append(Put(embedding_document(name, opened_of(first))))
+        writes += [Append(messages)] if messages else []
+        self._tables.commit(Batch([], [*writes, *map(Put, documents)]))
         self._lines[path] = values
-        at = DocId(HEAD, session)
-        writes: list[Write] = [
-            Truncate(session, 0),
-            DeleteWhere(Scan(KEY, session=session)),
-            Put(head_document(head)),
-            *([Append(lines)] if lines else []),
-            *map(Put, keys),
-            Wake([at], 0),  # later, `restore` sets the stored due time
-        ]
-        self._tables.commit(Batch([], writes))
+        return name
 
     def _forget(self, path: str) -> None:
         for by_path in (self._broken, self._claims, self._lines):
@@ -291,14 +280,8 @@ class FolderKernel(Kernel):
         name = self._names.pop(path, None)
         if name is None:
             return
-        if path.startswith(_SESSIONS):
-            keys = DeleteWhere(Scan(KEY, session=name))
-            writes: list[Write] = [Delete([DocId(HEAD, name)]), keys, Truncate(name, 0)]
-            self._tables.commit(Batch([], writes))
-        elif path.startswith(_RECORDS):
-            self._tables.commit(Batch([], [DeleteWhere(Scan(f"{_FACT}{name}"))]))
-        else:
-            self._vectors.forget(name)
+        kind, _, _ = path.partition("/")
+        self._tables.commit(Batch([], _removal(kind, name)))
 
     def _save(self, places: set[Place]) -> None:
         """Write the state file first, so that no session is due too late; then the other files."""
@@ -309,7 +292,7 @@ class FolderKernel(Kernel):
         changes: dict[str, bytes | None] = {}
         for kind, name in sorted(places):
             path = f"{kind}/{file_name(name)}"
-            lines = list(self._lines_of(path, kind, name))
+            lines = self._lines_of(path, kind, name)
             if lines:
                 self._names[path] = name
                 changes[path] = bytes_of(lines)
@@ -321,33 +304,80 @@ class FolderKernel(Kernel):
                 del self._seen[path]
                 self._forget(path)
 
-    def _lines_of(self, path: str, kind: str, name: str) -> Iterator[str]:
-        """Yield a file's lines. Lines of unchanged values are not encoded again."""
-        before, values = self._lines.get(path, {}), Lines()
+    def _lines_of(self, path: str, kind: str, name: str) -> list[str]:
+        """Return a file's lines. Lines of unchanged values are not encoded again."""
+        first, values = self._content(kind, name)
+        before, lines = self._lines.get(path, {}), Lines()
+        for value in values:
+            cached = before.get(value[:2])
+            is_same = cached is not None and cached[0] == value
+            lines[value[:2]] = cached if cached and is_same else (value, line_of_value(value))
+        self._lines[path] = lines
+        return [first, *(text for _, text in lines.values())] if first else []
 
-        def text(key: object, value: T, make: Callable[[T], str]) -> str:
-            cached = before.get(key)
-            values[key] = cached if cached and cached[0] == value else (value, make(value))
-            return values[key][1]
+    def _content(self, kind: str, name: str) -> tuple[str, Sequence[Value]]:
+        """Return a file's first line, empty for no file, and the values of all other lines."""
+
+        def scanned(collection: str) -> list[Document]:
+            return self._tables.scan(Scan(f"{collection}{name}"))
 
         if kind == _SESSIONS:
             (head,) = self._tables.documents([DocId(HEAD, name)], tails=True)
-            if head is None:
-                return
-            yield line_of_head(head)
-            for line in self._tables.lines([Part(name)]):
-                yield text(line.seq, line, line_of_message)
-            for key in self._tables.scan(Scan(KEY, session=name)):
-                yield text(key.id, key, line_of_key)
-        elif kind == _RECORDS:
-            documents = self._tables.scan(Scan(f"{_FACT}{name}"))
-            if documents:
-                yield line_of({"block": name})
-            for fact in in_order(documents):
-                yield text(fact.id, fact, lambda it: line_of_record(record_from(it, "fact", name)))
-        else:
-            yield from self._vectors.lines(name)
-        self._lines[path] = values
+            keys = self._tables.scan(Scan(KEY, session=name))
+            return line_of_head(head) if head else "", [*self._tables.lines([Part(name)]), *keys]
+        if kind == _RECORDS:
+            records = _in_order(scanned(FACT))
+            return line_of({"block": name}) if records else "", records
+        (opened,) = self._tables.documents([DocId(BLOCKS, name)])
+        values = [*_in_order(scanned(VECTOR)), *scanned(CATALOG), *scanned(SEGMENT)]
+        return line_of_embedding(opened) if opened else "", values
+
+
+class FolderStore(KernelStore):
+    """Stores all data in plain files that people can read, search, version and copy.
+
+        notes/
+            sessions/monday-0a1b2c3d4e.jsonl    the session, then its messages, one per line
+            records/extractive-....jsonl        records of a block, one per line
+            vectors/vector-....jsonl            records with their search features, one per line
+            .state.json                         leases and due times, of this machine only
+
+    Writes are atomic, under a lock that all processes of a machine share. Each call reads files
+    that have changed, so other processes may write, and people may edit files between calls.
+
+    Limitations: each write rewrites its whole file, which is slow. Use this store for one person's
+    memories, and not on a network file system.
+
+    Args:
+        url: "folder:///relative" or "folder:////absolute".
+        namespace: A subfolder; "default" is the folder itself.
+        durability: Whether an acknowledged write survives a power loss.
+
+    Raises:
+        ConfigError: The system has no POSIX locks.
+        StoreUnavailable: The folder cannot be created or read.
+    """
+
+    def __init__(
+        self, url: str, namespace: str = "default", durability: Durability | None = None
+    ) -> None:
+        folder = Path(url.removeprefix("folder:///")).absolute()
+        if namespace != "default":
+            folder /= f"namespace-{file_name(namespace)[:-6]}"
+        self._folder = FolderKernel(folder, durability)
+        super().__init__(self._folder)
+
+
+def _removal(kind: str, name: str) -> list[Write]:
+    """Return the writes that remove a file's content from the tables."""
+    if kind == _SESSIONS:
+        keys = DeleteWhere(Scan(KEY, session=name))
+        return [Delete([DocId(HEAD, name)]), keys, Truncate(name, 0)]
+    return [DeleteWhere(Scan(f"{FACT}{name}"))] if kind == _RECORDS else cleared(name)
+
+
+def _in_order(records: Sequence[Document]) -> list[Document]:
+    return sorted(records, key=lambda document: (int(document.about), document.id))
 
 
 def places_of(writes: Sequence[Write]) -> Iterator[Place]:
@@ -379,7 +409,7 @@ def _place_of(at: DocId, session: str = "") -> Place:
         return _SESSIONS, at.id
     if kind == KEY:
         return _SESSIONS, session or at.id.partition(":")[2]
-    if kind == _LOCK:
+    if kind == LOCK:
         return "", ""
     if kind == "fact":
         return _RECORDS, block

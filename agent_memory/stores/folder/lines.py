@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from agent_memory.core.idempotency import KeptKey
 from agent_memory.core.limits import UNREADABLE
-from agent_memory.core.messages import Message
+from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Record
-from agent_memory.errors import Damaged, Undecryptable
+from agent_memory.errors import Damaged
 from agent_memory.stores.kernel.coding import (
+    CATALOG,
+    FACT,
+    SEGMENT,
+    VECTOR,
     entry_of,
     from_micros,
     head_fields,
@@ -26,17 +30,18 @@ from agent_memory.stores.kernel.coding import (
     key_document,
     key_of,
     line_of_entry,
+    record_document,
+    record_from,
     to_micros,
 )
 from agent_memory.stores.kernel.contract import Document, Line
-
-if TYPE_CHECKING:
-    from agent_memory.stores.encrypted.kernel import Cipher
+from agent_memory.stores.kernel.vectors import embedding_of
 
 _LONGEST = 80
 _MOST = 2**63 - 1
 
 Fields = dict[str, Any]
+Value = Line | Document
 
 
 def file_name(name: str) -> str:
@@ -79,7 +84,8 @@ def line_of_head(document: Document) -> str:
     )
 
 
-def head_in(fields: Fields) -> Head:
+def head_in(fields: Fields, lines: Sequence[Line]) -> Head:
+    """Return the head in a session's first line. Check that `lines` are all unexpired messages."""
     system = fields["system"]
     values = {
         **fields,
@@ -96,11 +102,65 @@ def head_in(fields: Fields) -> Head:
               head.system_tokens, head.version, *head.pinned, *head.cursors.values())  # fmt: skip
     if min(counts) < 0 or max(counts) > _MOST:
         raise ValueError("its first line has a number that is out of range")
+    for seq, line in enumerate(lines, head.expired + 1):
+        if line.seq != seq:
+            raise ValueError(f"it has message #{line.seq} in place of #{seq}")
+    last = head.expired + len(lines)
+    if last != head.end:
+        raise ValueError(f"its last message is #{last}, but should be #{head.end}")
     return head
 
 
-def line_of_message(line: Line) -> str:
-    entry = entry_of(line)
+def line_of_embedding(document: Document) -> str:
+    """Return the first line of a file of vectors."""
+    dimension, model = embedding_of(document)
+    block = {"block": document.id}
+    return line_of({**block, "dimension": dimension, "model": model})
+
+
+def line_of_value(value: Value) -> str:
+    """Return the line of a message, an idempotency key, a record, a catalog or a segment."""
+    if isinstance(value, Line):
+        return _line_of_message(entry_of(value))
+    kind, _, block = value.collection.partition(":")
+    owned = {"owner": value.owner}
+    match kind:
+        case "key":
+            key = key_of(value)
+            fields = [key.name, key.digest, key.seq, key.end, key.total, to_micros(key.at)]
+            return line_of({"key": fields})
+        case "fact":
+            return _line_of_record(record_from(value, "fact", block))
+        case "vector":
+            return _line_of_record(record_from(value, "vector", block), number=value.version)
+        case "catalog":
+            catalog = json.loads(value.body)
+            return line_of({**owned, "version": value.version, "catalog": catalog})
+    features = base64.b64encode(value.data).decode("ascii")
+    return line_of({**owned, "segment": value.id.partition(":")[0], "features": features})
+
+
+def value_of(kind: str, name: str, number: int, fields: Fields) -> Value:
+    """Return the value in a line of the file of a session or block. See `line_of_value`."""
+    if kind == "sessions":
+        return _message_of(name, number, fields)
+    if kind == "records":
+        record = _record_of(fields)
+        return record_document(f"{FACT}{name}", record, record.last)
+    if "catalog" in fields:
+        owner, body = _text(fields, "owner"), compact_json(fields["catalog"])
+        version = _count(fields, "version")
+        return Document(f"{CATALOG}{name}", owner, owner, version=version, body=body)
+    if "segment" in fields:
+        owner, data = _text(fields, "owner"), b""
+        with suppress(ValueError, TypeError, KeyError):  # then the segment counts as damaged
+            data = base64.b64decode(fields["features"], validate=True)
+        segment = int(_text(fields, "segment"), 16)
+        return Document(f"{SEGMENT}{name}", f"{segment:x}:{owner}", owner, data=data)
+    return record_document(f"{VECTOR}{name}", _record_of(fields), _count(fields, "number"))
+
+
+def _line_of_message(entry: Entry) -> str:
     return line_of(
         {
             "seq": entry.seq,
@@ -113,13 +173,7 @@ def line_of_message(line: Line) -> str:
     )
 
 
-def line_of_key(document: Document) -> str:
-    key = key_of(document)
-    values = [key.name, key.digest, key.seq, key.end, key.total, to_micros(key.at)]
-    return line_of({"key": values})
-
-
-def message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
+def _message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
     """Return the message or the idempotency key in a line of a session's file."""
     if "seq" in fields:
         at = _moment(fields, "at")
@@ -197,8 +251,7 @@ def _message_json(fields: object) -> str:
     return json.dumps(fields)
 
 
-def line_of_record(record: Record, features: str | None = None) -> str:
-    more = {} if features is None else {"features": features}
+def _line_of_record(record: Record, **more: int) -> str:
     return line_of(
         {
             "text": record.text,
@@ -215,28 +268,10 @@ def line_of_record(record: Record, features: str | None = None) -> str:
     )
 
 
-def text_of(blob: bytes, block: str, record: Record, cipher: Cipher | None) -> str:
-    if cipher is not None:
-        blob = cipher.encrypted_features(block, record.owner, record.id, blob)
-    return base64.b64encode(blob).decode("ascii")
-
-
-def blob_of(text: object, block: str, record: Record, cipher: Cipher | None) -> bytes:
-    """Decode a result of `text_of`. Return b"" if the text is damaged or its key is missing."""
-    try:
-        blob = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-        if cipher is not None:
-            return cipher.decrypted_features(block, record.owner, record.id, blob)
-        return blob
-    except (ValueError, Undecryptable):
-        return b""
-
-
-def record_of(fields: Fields) -> tuple[Record, Any]:
-    """Return the record in a line's fields, and its features as they are in the file."""
+def _record_of(fields: Fields) -> Record:
     if not isinstance(fields["metadata"], dict):
         raise TypeError("`metadata` is not an object")
-    record = Record(
+    return Record(
         id=_text(fields, "id"),
         owner=_text(fields, "owner"),
         session_id=_text(fields, "session"),
@@ -247,7 +282,6 @@ def record_of(fields: Fields) -> tuple[Record, Any]:
         created_at=_moment(fields, "at"),
         metadata=fields["metadata"],
     )
-    return record, fields.get("features")
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:

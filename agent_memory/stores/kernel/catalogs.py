@@ -112,6 +112,14 @@ class CatalogChange:
     dropped: list[int] = field(default_factory=list)
 
 
+class Stored(NamedTuple):
+    """A catalog as it is stored."""
+
+    text: str
+    version: int
+    edition: int = 0  # a number that changes if records change without their segments, as by hand
+
+
 class Owned:
     """The stored catalog and segments of an owner in a block."""
 
@@ -122,10 +130,10 @@ class Owned:
     def segment_id(self, name: int) -> DocId:
         return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
-    def catalog(self) -> tuple[int, str] | None:
-        """Return the catalog's version and text, or None. Each change sets a new version."""
+    def catalog(self) -> Stored | None:
+        """Return the catalog, or None. Each change sets a new version."""
         (document,) = self._kernel.documents([self.at])
-        return None if document is None else (document.version, document.body)
+        return document and Stored(document.body, document.version, document.first)
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         blobs: dict[int, bytes] = {}
@@ -297,10 +305,10 @@ def opened(body: bytes | None) -> Segment | None:
         return None
 
 
-def catalog_of(block: str, owner: str, source: Owned, stored: tuple[int, str] | None) -> Catalog:
+def catalog_of(block: str, owner: str, source: Owned, stored: Stored | None) -> Catalog:
     """Return the catalog for a result of `Owned.catalog`. Rebuild it if it is unreadable."""
     try:
-        return Catalog() if stored is None else Catalog.of(stored[1])
+        return Catalog() if stored is None else Catalog.of(stored.text)
     except ValueError:
         leave_out(Damage("vector", block=block, record_id="a catalog", owner=owner).error())
         return _rebuilt(source)

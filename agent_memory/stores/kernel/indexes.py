@@ -16,7 +16,7 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.damage import leave_out
-from agent_memory.stores.kernel.catalogs import Catalog, Owned, Part, catalog_of, opened
+from agent_memory.stores.kernel.catalogs import Catalog, Owned, Part, Stored, catalog_of, opened
 from agent_memory.stores.kernel.coding import mismatch
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class CatalogUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _CachedIndex:
-    version: int
+    stored: Stored
     index: SegmentIndex
     size: int
     segments: Mapping[int, Segment]
@@ -74,24 +74,23 @@ class Indexes:
             if stored is None:
                 self._cache.drop(key)
                 return SegmentIndex(0)
-            version = stored[0]
-            if cached is not None and cached.version == version:
+            if cached is not None and cached.stored[1:] == stored[1:]:
                 self._cache.find(key)
                 return cached.index
             try:
-                catalog = Catalog.of(stored[1])
+                catalog = Catalog.of(stored.text)
             except ValueError:
                 raise CatalogUnreadable from None
             missing = [name for name in catalog.names if name not in segments]
             bodies = dict(source.segments(missing)) if missing else {}
             # a segment is missing: if the catalog has not changed meanwhile, the segment is lost
-            if len(bodies) == len(missing) or before == version:
+            if len(bodies) == len(missing) or before == stored:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
                 segments_found, lost = _readable(key[0], catalog, {**segments, **read})
                 extra = _stand_in(lost, source, records) if lost else ()
-                return self._followed(key, version, segments_found, extra, cached)
+                return self._followed(key, stored, segments_found, extra, cached)
             segments |= {name: part for name, body in bodies.items() if (part := opened(body))}
-            before = version
+            before = stored
         raise StoreUnavailable(
             f"The records of a user in block {key[0]!r} change too fast to be read. Try again."
         )
@@ -99,7 +98,7 @@ class Indexes:
     def _followed(
         self,
         key: _Key,
-        version: int,
+        stored: Stored,
         segments: Mapping[int, Segment],
         extra: Sequence[Segment],
         cached: _CachedIndex | None,
@@ -108,10 +107,11 @@ class Indexes:
 
         dimension = next((segment.dimension for segment in segments.values()), ANY if extra else 0)
         index = SegmentIndex(dimension, (*segments.values(), *extra))
-        if cached is not None and cached.segments.keys() <= segments.keys():
+        is_same = cached is not None and cached.stored.edition == stored.edition
+        if cached is not None and is_same and cached.segments.keys() <= segments.keys():
             index.records = cached.index.records  # the cached segments are unchanged
         size = index.nbytes
-        self._cache.put(key, _CachedIndex(version, index, size, segments))
+        self._cache.put(key, _CachedIndex(stored, index, size, segments))
         if size > MOST_BYTES and key not in self._warned:
             self._warned.add(key)
             logger.warning(

@@ -79,11 +79,11 @@ class KernelStore(RecordStore):
     def _announce(self, block: str, embedding: tuple[int, str]) -> None:
         """Register a block's embedding. Raise `DimensionMismatch` if it has another embedding."""
         at = DocId(BLOCKS, block)
-        mine = Document(*at, version=_version(embedding), body=compact_json(embedding))
+        mine = embedding_document(block, embedding)
         outcome = self._kernel.commit(Batch([Missing(at)], [Put(mine)]))
         stored = mine if outcome.done else outcome.documents[at] or mine
         if stored.version != mine.version:
-            raise DimensionMismatch(mismatch(block, _embedding(stored), embedding))
+            raise DimensionMismatch(mismatch(block, embedding_of(stored), embedding))
 
     def put_vectors(
         self,
@@ -141,7 +141,9 @@ class KernelStore(RecordStore):
         for owner in sorted({**groups, **numbers}):
             owned = Owned(self._kernel, block, owner)
             stored = owned.catalog()
-            every.append(Missing(owned.at) if stored is None else VersionIs(owned.at, stored[0]))
+            every.append(
+                Missing(owned.at) if stored is None else VersionIs(owned.at, stored.version)
+            )
             some, added = groups.get(owner, ([], []))
             if not some and self._is_all(name, owner, removed):
                 writes += owned.forget()  # the segments may be damaged, and are not read
@@ -270,13 +272,10 @@ class KernelStore(RecordStore):
         return is_done
 
     def clear_vectors(self, block: str) -> None:
-        kinds = (VECTOR, CATALOG, SEGMENT)
-        writes = [Delete([DocId(BLOCKS, block)])]
-        every = [DeleteWhere(Scan(f"{kind}{block}")) for kind in kinds]
-        self._kernel.commit(Batch([], [*writes, *every]))
+        self._kernel.commit(Batch([], cleared(block)))
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        return {document.id: _embedding(document) for document in self._kernel.scan(Scan(BLOCKS))}
+        return {document.id: embedding_of(document) for document in self._kernel.scan(Scan(BLOCKS))}
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
@@ -303,11 +302,24 @@ class KernelStore(RecordStore):
         return walked(block, owner, Owned(self._kernel, block, owner), read, pages)
 
 
+def cleared(block: str) -> list[Write]:
+    """Return the writes that delete a block's vectors and their registration."""
+    kinds = (VECTOR, CATALOG, SEGMENT)
+    every = [DeleteWhere(Scan(f"{kind}{block}")) for kind in kinds]
+    return [Delete([DocId(BLOCKS, block)]), *every]
+
+
+def embedding_document(block: str, embedding: tuple[int, str]) -> Document:
+    """Return the document that registers the dimension and the model of a block's vectors."""
+    body = compact_json(embedding)
+    return Document(BLOCKS, block, version=_version(embedding), body=body)
+
+
 def _version(embedding: tuple[int, str]) -> int:
     return crc32(compact_json(embedding).encode()) + 1
 
 
-def _embedding(document: Document) -> tuple[int, str]:
+def embedding_of(document: Document) -> tuple[int, str]:
     dimension, model = json.loads(document.body)
     return int(dimension), str(model)
 
