@@ -9,7 +9,7 @@ from agent_memory.core.limits import MOST, quoted
 from agent_memory.core.records import Head, Scope
 from agent_memory.errors import Damaged, InvalidInput, MemoryClosed
 from agent_memory.stores.base import SessionStore
-from agent_memory.stores.log import check_owner
+from agent_memory.stores.kernel.log import check_owner
 
 Ownership = Literal["own", "deleting", "another's", "nobody's"]
 

@@ -13,7 +13,7 @@ from agent_memory.core.cache import Cache
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.engine.paging import picked_of, read_of
 from agent_memory.stores.base import SessionStore
-from agent_memory.stores.log import decrypted, entries_after, entry_for_caller
+from agent_memory.stores.kernel.log import decrypted, entries_after, entry_for_caller
 
 _MOST = 20_000
 """Maximum number of cached entries. Each 1,000 tokens of an entry count as one more entry."""

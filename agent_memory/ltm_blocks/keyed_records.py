@@ -19,7 +19,7 @@ from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, by_owner
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.versions import erase, erase_owner
 from agent_memory.stores.base import Store
-from agent_memory.stores.log import check_owner
+from agent_memory.stores.kernel.log import check_owner
 
 Whose = Literal["session", "user"]
 B = TypeVar("B", bound=Block)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import Entry, Lag, Scope
-from agent_memory.stores.log import decrypted
+from agent_memory.stores.kernel.log import decrypted
 
 if TYPE_CHECKING:
     from agent_memory.stores.base import SessionStore

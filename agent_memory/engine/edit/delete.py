@@ -28,7 +28,7 @@ from agent_memory.ltm_blocks.base import Block, ManualBlock, record_id
 from agent_memory.ltm_blocks.registry import FORGOTTEN, erase_derived, erase_indexed, registered
 from agent_memory.ltm_blocks.versions import erase
 from agent_memory.stores.damage import head_or_rest, noted
-from agent_memory.stores.log import check_owner
+from agent_memory.stores.kernel.log import check_owner
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components

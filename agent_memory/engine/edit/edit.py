@@ -24,7 +24,7 @@ from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import range_of
 from agent_memory.errors import LeaseLost, SessionDeleting
 from agent_memory.ltm_blocks.registry import FORGOTTEN, erase_derived, moved_tombstones
-from agent_memory.stores.log import check_owner
+from agent_memory.stores.kernel.log import check_owner
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components

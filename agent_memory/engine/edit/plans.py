@@ -14,7 +14,7 @@ from agent_memory.core.redaction import redacted as as_redacted
 from agent_memory.core.redaction import redacted_message
 from agent_memory.core.window import begun_anew, ruled
 from agent_memory.errors import InvalidInput, InvalidMessage, UnsupportedOperation
-from agent_memory.stores.log import entries_after, entry_for_caller
+from agent_memory.stores.kernel.log import entries_after, entry_for_caller
 
 Log = Callable[[int, int], Sequence[Entry]]
 """Returns a session's stored entries after the first seq, up to and including the second seq."""

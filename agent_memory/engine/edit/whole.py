@@ -22,7 +22,7 @@ from agent_memory.ltm_blocks.base import Block, ManualBlock
 from agent_memory.ltm_blocks.keyed_records import lock_of
 from agent_memory.ltm_blocks.versions import version_owner
 from agent_memory.stores.damage import noted
-from agent_memory.stores.log import check_owner
+from agent_memory.stores.kernel.log import check_owner
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components

@@ -29,7 +29,7 @@ from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import read_around
-from agent_memory.stores.log import LOST, decrypted
+from agent_memory.stores.kernel.log import LOST, decrypted
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components

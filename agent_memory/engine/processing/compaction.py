@@ -19,7 +19,7 @@ from agent_memory.engine.paging import head_now, range_of
 from agent_memory.engine.processing.absorb import without_system
 from agent_memory.errors import ModelError, ModelOutputInvalid
 from agent_memory.models.usage import Account
-from agent_memory.stores.log import entry_for_caller
+from agent_memory.stores.kernel.log import entry_for_caller
 from agent_memory.strategies.base import Departure, Limits, Strategy, Window
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import AgentMemoryError, Damaged, LeaseLost
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
-from agent_memory.stores.log import check_owner
+from agent_memory.stores.kernel.log import check_owner
 from agent_memory.strategies.base import Absorb
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from agent_memory.engine.transfer.snapshot import Exported, Writing, owners_of
 from agent_memory.engine.values.items import StoredValue, owner_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
 from agent_memory.ltm_blocks.registry import FORGOTTEN, registered
-from agent_memory.stores.log import check_owner
+from agent_memory.stores.kernel.log import check_owner
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components

@@ -1,17 +1,66 @@
-"""Computes the head and the entries after an append, and checks owners and encryption. Pure."""
+"""Plans appends: the head and the entries after an append, and the batch that writes them.
+
+The module also checks owners and encryption. It is pure, except for a cache of sessions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.formats.registry import ENCRYPTED
+from agent_memory.core.idempotency import Append as Request
+from agent_memory.core.idempotency import Appended
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.core.window import system_of
-from agent_memory.errors import SessionDeleting, SessionOfAnotherUser, Undecryptable
+from agent_memory.errors import (
+    Conflict,
+    InvalidInput,
+    SessionDeleting,
+    SessionOfAnotherUser,
+    Undecryptable,
+)
+from agent_memory.stores.kernel.coding import (
+    KEY,
+    head_document,
+    head_id,
+    head_of,
+    key_document,
+    key_id,
+    key_of,
+    line_of,
+    line_of_entry,
+    micros_of,
+    stamp_of,
+    to_micros,
+)
+from agent_memory.stores.kernel.contract import (
+    Append,
+    Batch,
+    Condition,
+    DeleteWhere,
+    DocId,
+    Document,
+    Line,
+    LogEndsAt,
+    Missing,
+    Put,
+    Scan,
+    Tail,
+    VersionIs,
+    Wake,
+    Write,
+)
 
 LOST = "Another worker took over session {!r}. The write of this worker was refused."
+
+_MOST_KNOWN = 16_384
+_TEXT = 2_000
+"""For the size limit of the cache, this many characters in a head count as one more head."""
 
 
 def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[Head, list[Entry]]:
@@ -109,3 +158,119 @@ def decrypted(entries: list[Entry]) -> list[Entry]:
 def entry_for_caller(entry: Entry) -> Entry:
     message = entry.message.detached()
     return entry if message is entry.message else replace(entry, message=message)
+
+
+class KnownSession(NamedTuple):
+    """The cached state of a session."""
+
+    head: Head  # the head; its `end` and `total` may be outdated: pass `whole()` to callers
+    version: int  # the version of the head's document; 0 for a session that is not stored
+    tail: tuple[int, int]  # the log's current end and total
+
+    @classmethod
+    def of(cls, head: Head) -> KnownSession:
+        return cls(head, stamp_of(head) if head.version else 0, (head.end, head.total))
+
+    def whole(self) -> Head:
+        return with_tail(self.head, *self.tail)
+
+
+class Plan(NamedTuple):
+    """The batch of an append, the session after the append, and the indexes of drafts to store."""
+
+    batch: Batch
+    after: KnownSession
+    places: tuple[int, ...]
+
+
+class KnownHeads(Cache[str, KnownSession]):
+    """A cache of sessions. It may be outdated, because other processes also write."""
+
+    def __init__(self) -> None:
+        super().__init__(_MOST_KNOWN, lambda session: _weight(session.head))
+
+
+def _weight(head: Head) -> int:
+    system = 0 if head.system is None else len(head.system.text())
+    summary = 0 if head.summary is None else len(head.summary.text)
+    return 1 + (system + summary) // _TEXT
+
+
+def known_session(session_id: str, document: Document | None, tail: Tail) -> KnownSession:
+    if document is None:
+        return KnownSession.of(Head(session_id, None, created_at=datetime.now(UTC)))
+    return KnownSession.of(head_of(document, tail))
+
+
+def one_line(session: KnownSession, request: Request) -> tuple[Line, KnownSession] | None:
+    """Return the line of an append of one message, and the session after the append.
+
+    The function is faster than `planned`, with the same result. Return None if the append creates
+    or changes the head, has idempotency keys, or may be refused.
+    """
+    head, version, (end, total) = session
+    if len(request.drafts) != 1 or request.once is not None or head.deleting or not version:
+        return None
+    if request.user_id not in (None, head.user_id):
+        return None
+    (draft,) = request.drafts
+    if draft.message.is_system:
+        return None
+    end, total = end + 1, total + draft.tokens
+    message = draft.message if draft.placed is None else draft.placed(end)
+    line = line_of(request.session_id, end, message, draft.tokens, total, draft.encoding)
+    return line, KnownSession(head, version, (end, total))
+
+
+def planned(
+    session: KnownSession, request: Request, stored: Mapping[DocId, Document | None]
+) -> Plan | Appended:
+    """Return the plan of an append, or its result if its idempotency keys are stored already.
+
+    `stored` has the stored documents of the keys. Raises the errors of `SessionStore.append_once`.
+    """
+    before, once, drafts = session.whole(), request.once, request.drafts
+    places = tuple(range(len(drafts)))
+    if request.own and session.version and before.user_id is None:
+        raise SessionOfAnotherUser(f"Session {request.session_id!r} was created without a user.")
+    keys: dict[str, Document] = {}
+    if once is not None:
+        extend(before, (), request.user_id)  # a refused caller must not learn whether keys exist
+        ids = {name: key_id(request.session_id, name) for name in once.names}
+        keys = {name: there for name, at in ids.items() if (there := stored.get(at)) is not None}
+        decoded = {name: key_of(there) for name, there in keys.items()}
+        chosen = once.chosen(len(drafts), before.end, decoded)
+        if not chosen.places:
+            return Appended(before, (), chosen.before)
+        places, drafts = chosen.places, [drafts[place] for place in chosen.places]
+    head, entries = extend(before, drafts, request.user_id)
+    at = head_id(request.session_id)
+    conditions: list[Condition] = [
+        VersionIs(at, session.version) if session.version else Missing(at),
+        LogEndsAt(request.session_id, before.end),
+    ]
+    writes: list[Write] = []
+    if head.version != before.version:
+        writes.append(Put(head_document(head)))
+    if entries:
+        writes.append(Append([line_of_entry(entry) for entry in entries]))
+    writes.append(Wake([at], micros_of(request.within)))
+    if once is not None:
+        for name in once.names:
+            key, there = key_id(request.session_id, name), keys.get(name)
+            conditions.append(Missing(key) if there is None else VersionIs(key, there.version))
+        if once.since is not None:
+            old = Scan(KEY, session=request.session_id, first_below=to_micros(once.since))
+            writes.append(DeleteWhere(old))
+        fresh = once.to_save(places, entries, head)
+        writes += [Put(key_document(request.session_id, key)) for key in fresh]
+    return Plan(Batch(conditions, writes), KnownSession.of(head), places)
+
+
+def planned_blindly(session: KnownSession, request: Request) -> Plan | None:
+    """Return the plan for a cached session; None if the session must be read first."""
+    try:
+        plan = planned(session, request, {})
+    except (Conflict, InvalidInput, SessionDeleting, SessionOfAnotherUser):
+        return None
+    return None if isinstance(plan, Appended) else plan

@@ -12,15 +12,6 @@ from agent_memory.core.idempotency import Appended, KeptKey, Once, in_order
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, Record
 from agent_memory.errors import Damaged, LeaseLost, StoreError, StoreUnavailable
 from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, undamaged
-from agent_memory.stores.kernel.appending import (
-    KnownHeads,
-    KnownSession,
-    Plan,
-    known_session,
-    one_line,
-    planned,
-    planned_blindly,
-)
 from agent_memory.stores.kernel.coding import (
     FACT,
     HEAD,
@@ -70,8 +61,18 @@ from agent_memory.stores.kernel.contract import (
     Wake,
     Write,
 )
+from agent_memory.stores.kernel.log import (
+    LOST,
+    KnownHeads,
+    KnownSession,
+    Plan,
+    known_session,
+    one_line,
+    planned,
+    planned_blindly,
+    with_tail,
+)
 from agent_memory.stores.kernel.rules import State, holds
-from agent_memory.stores.log import LOST, with_tail
 
 logger = logging.getLogger(__name__)
 
