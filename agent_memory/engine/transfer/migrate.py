@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_memory.core.system_collections import NOTES
 from agent_memory.engine.leases import Locks
-from agent_memory.engine.paging import all_heads
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.mirror import (
-    FactRecords,
-    RecordSet,
-    Sessions,
-    Sums,
-    VectorRecords,
-    mirror,
-    summed,
-)
+from agent_memory.engine.transfer.mirror import Sums, carried_heads, mirror, parts_of
 from agent_memory.errors import InvalidInput, StoreError
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
@@ -52,8 +44,7 @@ class MigrationStep:
 
     Attributes:
         what: The kind of data that is copied now, or "verifying" for the comparison at the end.
-        done: The number of items copied or compared so far. For vectors, the count
-            restarts with each block.
+        done: The number of items copied or compared so far.
         total: The expected last value of `done`. None for facts and vectors.
         verified: The counts of the compared data. None before the last step.
     """
@@ -64,7 +55,7 @@ class MigrationStep:
     verified: Migrated | None = None
 
 
-_EVERY = 200
+_ROUNDS = 2
 _SHOWN = 5
 _SQLITE = "sqlite:///"
 
@@ -73,8 +64,6 @@ UNFINISHED = (
     "and run `agent-memory migrate FROM_URL TO_URL` again until it has finished."
 )
 """The message for a store for which `is_unfinished` returns True."""
-
-T = TypeVar("T")
 
 
 def migrate(
@@ -137,11 +126,14 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
         records = SystemRecords(target)
         noted = records.read(Kind.MIGRATION)
         held = [] if noted else _held(target)
-        if held and not is_unfinished(source) and (yield from compare(source, target)):
-            return  # the target already equals the source, for example after an earlier migration
+        same = source.counts().sessions == target.counts().sessions
+        if held and same and not is_unfinished(source):
+            differences = yield from _compared(source, target, Sums())
+            if not differences:  # for example after an earlier migration
+                return
         _check(source, held, origin, noted)
         records.write(Kind.MIGRATION, origin)
-        for step in move(source, target, resumed=bool(noted)):
+        for step in move(source, target):
             if step.verified is not None:
                 target.secure_erase()  # the traces of copies that were replaced or removed
                 records.drop(Kind.MIGRATION, origin)
@@ -200,61 +192,68 @@ def _held(store: Store) -> list[str]:
     return contents + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]
 
 
-def move(source: Store, target: Store, *, resumed: bool) -> Iterator[MigrationStep]:
+def move(source: Store, target: Store) -> Iterator[MigrationStep]:
     """Make the target equal to the source. The source is not changed.
 
-    Records are copied before the sessions they derive from, so that no session in the target lacks
-    its records.
+    If the comparison finds differences, the differing items are copied once more.
     """
-    blocks = source.vector_blocks()
-    for block, there in target.vector_blocks().items():
-        if blocks.get(block) != there:
-            target.clear_vectors(block)
-    for block, (dimension, model) in blocks.items():
-        target.open_vectors(block, dimension, model)
-    parts = _parts(source, target, blocks)
-    sent = {part.what: 0 for part in parts}
-    for part in parts:
-        before = sent[part.what]
-        for done in _some(mirror(part.source, part.target, part.sent)):
-            sent[part.what] = before + done
-            yield MigrationStep(part.what, before + done, None)
-    sessions = Sessions(source, target)
-    if resumed:
-        sessions.drop_others()
-    total = source.counts().sessions
-    for done, _ in enumerate(sessions.bring(), 1):
-        yield MigrationStep("sessions", done, max(done, total))
-    differences = yield from _verified(source, target, sessions, parts, copies=True)
-    if differences:
-        raise StoreError(_sentence(differences))
+    differences: Mapping[str, bool] = {}
+    for _ in range(_ROUNDS):
+        blocks = source.vector_blocks()
+        for block, embedding in target.vector_blocks().items():
+            if blocks.get(block) != embedding:
+                target.clear_vectors(block)
+        for block, (dimension, model) in blocks.items():
+            target.open_vectors(block, dimension, model)
+        total, sent, done = source.counts().sessions, Sums(), Counter[str]()
+        pairs = zip(parts_of(source, source, blocks), parts_of(target, source, blocks), strict=True)
+        for here, there in pairs:
+            for count in mirror(here, there, sent):
+                done[here.what] += count
+                known = max(done["sessions"], total) if here.what == "sessions" else None
+                yield MigrationStep(here.what, done[here.what], known)
+        differences = yield from _compared(source, target, sent)
+        if not differences:
+            return
+    raise StoreError(_sentence(differences))
 
 
-def compare(source: Store, target: Store) -> Generator[MigrationStep, None, bool]:
-    """Return whether both stores are equal. Neither is changed."""
-    blocks = source.vector_blocks()
-    if source.counts().sessions != target.counts().sessions or blocks != target.vector_blocks():
-        return False
-    sessions, parts = Sessions(source, target), _parts(source, target, blocks)
-    return not (yield from _verified(source, target, sessions, parts, copies=False))
+def _compared(
+    source: Store, target: Store, sent: Sums
+) -> Generator[MigrationStep, None, dict[str, bool]]:
+    """Compare both stores and return the differences. If there are none, yield the counts.
+
+    Each value says whether the source has changed since its items in `sent` were copied.
+    """
+    blocks, total = source.vector_blocks(), 2 * sent.counts.total()
+    states, here, there = _states(source), Sums(), Sums()
+    held, done = Counter[str](), 0
+    # the source comes last, its records after its sessions, to detect changes of the source
+    for store, sums in ((target, there), (source, here)):
+        for part in reversed(parts_of(store, source, blocks)):
+            for page in part.pages(sums):
+                done += len(page)
+                if store is source:
+                    held[part.what] += len(page)
+                if store is source and part.what == "sessions":
+                    held["messages"] += sum(each.value.end - each.value.expired for each in page)
+                yield MigrationStep("verifying", done, max(done, total))
+    changed = here.differing(sent)
+    differences = {name: name in changed for name in here.differing(there)}
+    if states != _states(source):
+        differences["sessions that changed during the comparison"] = True
+    if source.vector_blocks() != target.vector_blocks():
+        differences["the blocks with vectors"] = True
+    if not differences:
+        counts = (held[what] for what in ("sessions", "messages", "facts", "vectors"))
+        yield MigrationStep("verifying", done, done, Migrated(*counts))
+    return differences
 
 
-@dataclass(slots=True)
-class _Part:
-    """A set of records in the source and in the target, and the checksums of the copied records."""
-
-    what: Literal["facts", "vectors"]
-    source: RecordSet
-    target: RecordSet
-    sent: Sums = field(default_factory=Sums)
-
-
-def _parts(source: Store, target: Store, blocks: Iterable[str]) -> list[_Part]:
-    # the records of sessions with an unfinished deletion are not copied
-    leaving = {head.session_id for head in all_heads(source) if head.deleting}
-    facts = _Part("facts", FactRecords(source, leaving), FactRecords(target, leaving))
-    sides = ([VectorRecords(each, block, leaving) for each in (source, target)] for block in blocks)
-    return [facts, *(_Part("vectors", ours, theirs) for ours, theirs in sides)]
+def _states(source: Store) -> set[int]:
+    """Return a hash of each session's state, which changes with every write."""
+    heads = carried_heads(source)
+    return {hash((head.session_id, head.created_at, head.version, head.end)) for head in heads}
 
 
 def _sentence(differences: Mapping[str, bool]) -> str:
@@ -270,51 +269,3 @@ def _sentence(differences: Mapping[str, bool]) -> str:
         f"The target is not the same as the source: {shown}{more}. {why} the call to "
         "copy the missing data."
     )
-
-
-def _verified(
-    source: Store, target: Store, sessions: Sessions, parts: Sequence[_Part], *, copies: bool
-) -> Generator[MigrationStep, None, dict[str, bool]]:
-    """Compare both stores and return the differences. If there are none, yield the counts.
-
-    With `copies`, a session that differs is copied again, and reported only if it still differs.
-    """
-    differences, compared = dict[str, bool](), Sums()
-    total = source.counts().sessions + 2 * sum(part.sent.counts.total() for part in parts)
-    done = messages = 0
-    for done, (head, difference) in enumerate(sessions.compare(compared, copies=copies), 1):
-        messages += head.end - head.expired
-        if difference is not None:
-            name = f"session {head.session_id!r} ({difference})"
-            differences[name] = difference != "differs"
-        yield MigrationStep("verifying", done, max(done, total))
-    count = done
-    if target.counts().sessions != count:
-        differences["sessions that only the target has"] = False
-    held = {"facts": 0, "vectors": 0}
-    # records come last, to detect changes during the comparison of sessions
-    for part in parts:
-        here, there = Sums(), Sums()
-        for side, sums in ((part.source, here), (part.target, there)):
-            for some in _some(summed(side, sums)):
-                yield MigrationStep("verifying", done + some, max(done + some, total))
-            done += sums.counts.total()
-        held[part.what] += here.counts.total()
-        for block in here.differing(there):
-            differences[f"{part.what} of {block!r}"] = block in here.differing(part.sent)
-    if compared.differing(sessions.summed()):
-        differences["sessions that changed during the comparison"] = True
-    if source.vector_blocks() != target.vector_blocks():
-        differences["the blocks with vectors"] = True
-    if not differences:
-        yield MigrationStep("verifying", done, done, Migrated(count, messages, **held))
-    return differences
-
-
-def _some(items: Iterable[T]) -> Iterator[int]:
-    """Iterate over the items. Yield their number after every 200 items, and at the end."""
-    count = 0
-    for count, _ in enumerate(items, 1):
-        if not count % _EVERY:
-            yield count
-    yield count

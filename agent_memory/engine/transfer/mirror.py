@@ -1,327 +1,283 @@
-"""Copies the sessions and records of a migration, and compares both stores by checksums."""
+"""The parts of a store that a migration copies: facts, vectors and sessions, with checksums."""
 
 from __future__ import annotations
 
-import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain, islice
-from typing import Any
+from secrets import token_bytes
+from typing import Any, Literal
 
 from agent_memory.core.idempotency import KeptKey
-from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.paging import HEADS, LogChanged, all_heads, head_pages, keys_of, log_pages
+from agent_memory.engine.paging import LogChanged, all_heads, keys_of, log_pages
 from agent_memory.engine.system_records import stays_behind
 from agent_memory.engine.transfer.importer import import_transaction
 from agent_memory.errors import StoreError
-from agent_memory.stores.base import RecordStore, SessionStore, VectorStore
+from agent_memory.stores.base import Store
 from agent_memory.stores.damage import whole
-from agent_memory.stores.kernel.coding import to_micros
+from agent_memory.stores.kernel.coding import (
+    head_document,
+    key_document,
+    line_of_entry,
+    record_document,
+)
 
 _MODULUS = 2**256
-_PAGE = 200
-_STATES = "sessions"
+_DIGEST = 32
 _ENTRIES = 50
 """Entries per read. The number is small because entries may contain images."""
 
 
-def _plain(value: Any) -> object:
-    if isinstance(value, Message):
-        return value.to_dict(), value.created_at
-    if isinstance(value, datetime):
-        return to_micros(value)
-    return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-# ASCII, so that lone surrogates can be encoded
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_plain).encode
-
-
-def _digest(value: object) -> bytes:
-    return sha256(_canonical(value).encode()).digest()
-
-
-def head_digest(head: Head) -> bytes:
-    """Return a digest of a head without `version`, `updated_at` and `metadata`."""
-    return _digest(replace(head, version=0, updated_at=None, metadata={}))
+def _digest(*values: object) -> bytes:
+    return sha256(repr(values).encode()).digest()
 
 
 def session_digest(head: Head, entries: Iterable[Entry], keys: Iterable[KeptKey] = ()) -> bytes:
-    both = sha256(head_digest(head))
-    for item in chain(entries, keys):
-        both.update(_digest(item))
+    """Return a digest of a session, without the head's `version`, `updated_at` and `metadata`."""
+    both = sha256(_digest(head_document(replace(head, version=0)), head.end, head.total))
+    documents = (key_document(head.session_id, key) for key in keys)
+    for stored in chain(map(line_of_entry, entries), documents):
+        both.update(_digest(stored))
     return both.digest()
 
 
 def record_digest(block: str, record: Record, blob: bytes = b"") -> bytes:
     """Return a digest of a block's record and, for a vector, of its features as bytes."""
-    return sha256(_digest([block, record]) + blob).digest()
+    return _digest(record_document(block, record, 0), blob)
 
 
 @dataclass(slots=True)
 class Sums:
-    """Counts records by kind, and adds up their checksums. The records may come in any order."""
+    """Counts items by name, and adds up their checksums. The items may come in any order."""
 
     counts: Counter[str] = field(default_factory=Counter)
     sums: Counter[str] = field(default_factory=Counter)
 
-    def add(self, kind: str, digest: bytes) -> None:
-        self.counts[kind] += 1
-        self.sums[kind] = (self.sums[kind] + int.from_bytes(digest)) % _MODULUS
+    def add(self, name: str, digest: bytes) -> None:
+        self.counts[name] += 1
+        self.sums[name] = (self.sums[name] + int.from_bytes(digest)) % _MODULUS
 
     def differing(self, other: Sums) -> list[str]:
-        """Return the kinds whose records differ, in alphabetical order."""
-        kinds = self.counts.keys() | other.counts.keys()
-        return sorted(kind for kind in kinds if self._of(kind) != other._of(kind))
+        """Return the names whose items differ, in alphabetical order."""
+        names = self.counts.keys() | other.counts.keys()
+        return sorted(name for name in names if self._of(name) != other._of(name))
 
-    def _of(self, kind: str) -> tuple[int, int]:
-        return self.counts[kind], self.sums[kind]
+    def _of(self, name: str) -> tuple[int, int]:
+        return self.counts[name], self.sums[name]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """A block's record with its checksum, and its features as bytes. A fact has no features."""
+class Item:
+    """A fact, a vector or a session of a store, with its checksum.
 
-    block: str
-    record: Record
-    digest: bytes
-    blob: bytes = b""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.block, self.record.id
-
-
-@dataclass(eq=False, repr=False)
-class FactRecords:
-    """A store's facts, except facts about the store itself and facts of sessions in `_leaving`.
-
-    The sessions in `_leaving` are being deleted.
+    Attributes:
+        name: The name under which a difference of the item is reported.
+        id: The block and the record's id, or the session's id.
+        value: The record, or the session's head.
+        blob: The features of a vector as bytes.
     """
 
-    _store: RecordStore
-    _leaving: Collection[str]
+    name: str
+    id: tuple[str, ...]
+    digest: bytes
+    value: Any
+    blob: bytes = b""
 
-    def read(self) -> Iterator[StoredRecord]:
+
+class Part(ABC):
+    """One kind of data of a store. Items may be read in any order."""
+
+    what: Literal["facts", "vectors", "sessions"]
+    page = 200  # the number of items that are read and written together
+
+    @abstractmethod
+    def read(self) -> Iterator[Item]: ...
+
+    @abstractmethod
+    def put(self, items: Sequence[Item]) -> None: ...
+
+    @abstractmethod
+    def remove(self, ids: Collection[tuple[str, ...]]) -> None:
+        """Remove the items with these ids, and possibly further items."""
+
+    def ids(self) -> Iterator[tuple[str, ...]]:
+        return (item.id for item in self.read())
+
+    def pages(self, sums: Sums) -> Iterator[list[Item]]:
+        """Read the items, and add their checksums to `sums`."""
+        items = self.read()
+        while page := list(islice(items, self.page)):
+            for item in page:
+                sums.add(item.name, item.digest)
+            yield page
+
+
+class Facts(Part):
+    """A store's records without vectors, except records about the store itself.
+
+    Records of the sessions in `leaving`, which are being deleted, are left out.
+    """
+
+    what = "facts"
+
+    def __init__(self, store: Store, leaving: Collection[str]) -> None:
+        self._store, self._leaving = store, leaving
+
+    def read(self) -> Iterator[Item]:
         for block, record in whole(self._store.all_records()):
             if not stays_behind(block, record) and record.session_id not in self._leaving:
-                yield StoredRecord(block, record, record_digest(block, record))
+                digest = record_digest(block, record)
+                yield Item(f"facts of {block!r}", (block, record.id), digest, record)
 
-    def put(self, records: Sequence[StoredRecord]) -> None:
+    def put(self, items: Sequence[Item]) -> None:
         by_block: dict[str, list[Record]] = {}
-        for stored in records:
-            by_block.setdefault(stored.block, []).append(stored.record)
+        for item in items:
+            by_block.setdefault(item.id[0], []).append(item.value)
         for block, some in by_block.items():
             self._store.put_records(block, some)
 
-    def remove(self, keys: Collection[tuple[str, str]]) -> None:
-        for block, record_id in keys:
+    def remove(self, ids: Collection[tuple[str, ...]]) -> None:
+        for block, record_id in ids:
             self._store.delete_records(block, record_id=record_id)
 
 
-@dataclass(eq=False, repr=False)
-class VectorRecords:
-    """The vectors of one block, except vectors of sessions in `_leaving`."""
+class Vectors(Part):
+    """The vectors of one block, except vectors of the sessions in `leaving`."""
 
-    _store: VectorStore
-    _block: str
-    _leaving: Collection[str]
+    what = "vectors"
 
-    def read(self) -> Iterator[StoredRecord]:
+    def __init__(self, store: Store, leaving: Collection[str], block: str) -> None:
+        self._store, self._leaving, self._block = store, leaving, block
+
+    def read(self) -> Iterator[Item]:
         from agent_memory.retrieval.segments import rounded
         from agent_memory.stores.feature_bytes import blobs_of
 
-        for records, features in whole(self._store.all_vectors(self._block)):
+        block = self._block
+        for records, features in whole(self._store.all_vectors(block)):
             blobs, alike = blobs_of(records, features), blobs_of(records, rounded(features))
             for record, blob, same in zip(records, blobs, alike, strict=True):
                 if record.session_id not in self._leaving:
-                    digest = record_digest(self._block, record, same)
-                    yield StoredRecord(self._block, record, digest, blob)
+                    digest = record_digest(block, record, same)
+                    yield Item(f"vectors of {block!r}", (block, record.id), digest, record, blob)
 
-    def put(self, records: Sequence[StoredRecord]) -> None:
+    def put(self, items: Sequence[Item]) -> None:
         from agent_memory.stores.feature_bytes import features_of
 
-        if records:
-            features = features_of([stored.blob for stored in records])
-            self._store.put_vectors(self._block, [stored.record for stored in records], features)
+        if items:
+            features = features_of([item.blob for item in items])
+            self._store.put_vectors(self._block, [item.value for item in items], features)
 
-    def remove(self, keys: Collection[tuple[str, str]]) -> None:
-        """Remove the records with these keys, and all vectors with the same owner and session."""
-        records = (stored.record for stored in self.read() if stored.key in keys)
+    def remove(self, ids: Collection[tuple[str, ...]]) -> None:
+        """Remove the vectors with these ids, and all vectors of the same owners and sessions."""
+        records = (item.value for item in self.read() if item.id in ids)
         for owner, session_id in {(record.owner, record.session_id) for record in records}:
             self._store.delete_vectors(self._block, owner=owner, session_id=session_id)
 
 
-RecordSet = FactRecords | VectorRecords
-"""A set of a store's records, read in any order. `remove` may remove further records."""
-
-
-def mirror(source: RecordSet, target: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
-    """Make the target's records equal to the source's, and yield each record of the source.
-
-    Equal records are not written again, so a repeated call resumes an interrupted call. Records are
-    compared by Python's hashes. Very rarely, two different records have the same hash. The next
-    process then finds the difference, because its hashes have another salt.
-    """
-    there = _hashes(target)
-    if there and (extra := there.keys() - _hashes(source)):
-        target.remove({stored.key for stored in target.read() if hash(stored.key) in extra})
-        there = _hashes(target)  # `remove` may have removed more records
-    records = source.read()
-    while page := list(islice(records, _PAGE)):
-        target.put([each for each in page if there.get(hash(each.key)) != hash(each.digest)])
-        for stored in page:
-            sums.add(stored.block, stored.digest)
-            yield stored
-
-
-def _hashes(records: RecordSet) -> dict[int, int]:
-    return {hash(stored.key): hash(stored.digest) for stored in records.read()}
-
-
-def summed(records: RecordSet, sums: Sums) -> Iterator[StoredRecord]:
-    """Add the checksum of each record to `sums`, by block, and yield the record."""
-    for stored in records.read():
-        sums.add(stored.block, stored.digest)
-        yield stored
-
-
-@dataclass(eq=False, repr=False)
-class Sessions:
-    """The sessions of two stores.
+class Sessions(Part):
+    """The sessions of a store, each with its log and keys. `put` copies logs from `source`.
 
     A session with an unfinished deletion is copied without messages and stays marked as deleted. A
     worker on the target then finishes the deletion, also in blocks' own databases.
     """
 
-    _source: SessionStore
-    _target: SessionStore
+    what = "sessions"
+    page = 1
 
-    def __post_init__(self) -> None:
-        self._leases = Leases(self._target)
+    def __init__(self, store: Store, source: Store) -> None:
+        self._store, self._source, self._leases = store, source, Leases(store)
 
-    def bring(self) -> Iterator[Head]:
-        """Copy the sessions that the target lacks. Yield the head of each session of the source."""
-        for head, there in self._pairs():
-            if there is None:
-                self._bring(head)
-            yield head
+    def read(self) -> Iterator[Item]:
+        for head in carried_heads(self._store):
+            try:
+                log = chain.from_iterable(log_pages(self._store, head, _ENTRIES))
+                digest = session_digest(head, log, keys_of(self._store, head))
+            except LogChanged:
+                digest = token_bytes(_DIGEST)  # equals no other digest
+            yield Item(f"session {head.session_id!r}", (head.session_id,), digest, head)
 
-    def drop_others(self) -> None:
-        """Remove from the target all sessions that the source does not have."""
-        for heads in head_pages(self._target):
-            names = [head.session_id for head in heads]
-            for name in set(names) - self._source.existing(names):
-                if self._source.head(name) is None:  # a head means: the deletion is unfinished
-                    self._target.delete(name)
+    def ids(self) -> Iterator[tuple[str, ...]]:
+        return ((head.session_id,) for head in all_heads(self._store))
 
-    def compare(self, sums: Sums, *, copies: bool) -> Iterator[tuple[Head, str | None]]:
-        """Yield each session's head, and the kind of the difference or None.
+    def put(self, items: Sequence[Item]) -> None:
+        for item in items:
+            head = item.value
+            with suppress(LogChanged):  # the comparison finds the difference
+                self._store.delete(head.session_id)  # an earlier or a partial copy
+                if not self._copied(head):
+                    raise StoreError(
+                        f"Session {head.session_id!r} was created in the target by another process "
+                        "during the migration. Stop the processes that use the target, then repeat "
+                        "the call."
+                    )
 
-        With `copies`, a session that differs is copied again, and then compared once more.
-        """
-        for head, there in self._pairs():
-            compared, difference = self._compared(head, there or self._there(head), copies)
-            sums.add(_STATES, _state(compared))
-            yield compared, difference
+    def remove(self, ids: Collection[tuple[str, ...]]) -> None:
+        for (session_id,) in ids:
+            self._store.delete(session_id)
 
-    def summed(self) -> Sums:
-        """Return the checksums of the source's current sessions."""
-        sums = Sums()
-        for head in whole(all_heads(self._source)):
-            sums.add(_STATES, _state(_carried(head)))
-        return sums
-
-    def _compared(self, head: Head, there: Head | None, copies: bool) -> tuple[Head, str | None]:
-        sent = self._digest(self._source, head)
-        if sent is not None and sent == self._digest(self._target, there):
-            return head, None
-        if not copies:
-            return head, "differs"
-        now = self._source.head(head.session_id)
-        if now is None:
-            return head, "deleted"
-        now = _carried(now)
-        self._bring(now)
-        again = self._digest(self._source, now)
-        if again is not None and again == self._digest(self._target, self._there(head)):
-            return now, None
-        return head, "differs" if again == sent else "changed"
-
-    def _pairs(self) -> Iterator[tuple[Head, Head | None]]:
-        """Yield, for each session of the source, the head to copy and the head in the target.
-
-        The target's head is None if the current page of the target's heads lacks the session.
-        """
-        after = None
-        for heads in whole(head_pages(self._source)):
-            page = self._target.sessions(limit=HEADS, after=after)
-            there = {head.session_id: head for head in page}
-            for head in heads:
-                yield _carried(head), there.get(head.session_id)
-            after = heads[-1].session_id
-
-    def _there(self, head: Head) -> Head | None:
-        return self._target.head(head.session_id)
-
-    def _digest(self, store: SessionStore, head: Head | None) -> bytes | None:
-        """Return the digest of a session. None if it is missing, or changed during the read."""
-        if head is None:
-            return None
-        try:
-            pages = log_pages(store, head, _ENTRIES)
-            entries = (entry for page in pages for entry in page)
-            return session_digest(head, entries, keys_of(store, head))
-        except LogChanged:
-            return None
-
-    def _bring(self, head: Head) -> None:
-        try:
-            if self._arrived(head):
-                return
-            self._target.delete(head.session_id)  # the target has an earlier or a partial copy
-            if self._arrived(head):
-                return
-        except LogChanged:  # the comparison finds the difference
-            return
-        raise StoreError(
-            f"Session {head.session_id!r} was created in the target by another process during the "
-            "migration. Stop the processes that use the target, then repeat the call."
-        )
-
-    def _arrived(self, head: Head) -> bool:
+    def _copied(self, head: Head) -> bool:
         """Copy a session. Return False if the target already has a session with this id."""
         log = log_pages(self._source, head, _ENTRIES)
         first = next(log, [])
+        keys = keys_of(self._source, head)
         if not first or first[-1].seq == head.end:
-            if self._target.rewrite(replace(head, version=0), head.expired, first) is None:
+            if self._store.rewrite(replace(head, version=0), head.expired, first) is None:
                 return False
-            self._target.put_keys(head.session_id, keys_of(self._source, head))
+            self._store.put_keys(head.session_id, keys)
             return True
-        with import_transaction(self._target, self._leases, head, first) as transaction:
+        with import_transaction(self._store, self._leases, head, first) as transaction:
             if transaction is None:
                 return False
             for page in log:
                 transaction.add(page)
-            keys = keys_of(self._source, head)
-            self._target.put_keys(head.session_id, keys, lease=transaction.lease)
+            self._store.put_keys(head.session_id, keys, lease=transaction.lease)
             transaction.show(head)
             return True
 
 
-def _carried(head: Head) -> Head:
-    """Return the head to copy. If its session is being deleted, the copy has no messages."""
-    if not head.deleting:
-        return head
-    marked = Head(head.session_id, head.user_id, created_at=head.created_at)
-    return replace(marked, cursors=head.cursors, deleting=True)
+def parts_of(store: Store, source: Store, blocks: Iterable[str]) -> list[Part]:
+    """Return the parts of a store that belong to a migration from `source`.
+
+    Records come before the sessions they derive from, so that no session in the target lacks its
+    records. Records of sessions that the source is deleting are left out.
+    """
+    leaving = {head.session_id for head in all_heads(source) if head.deleting}
+    vectors = (Vectors(store, leaving, block) for block in blocks)
+    return [Facts(store, leaving), *vectors, Sessions(store, source)]
 
 
-def _state(head: Head) -> bytes:
-    """Return a digest of a head with its version, which changes with every write."""
-    return sha256(head_digest(head) + str(head.version).encode()).digest()
+def mirror(source: Part, target: Part, sums: Sums) -> Iterator[int]:
+    """Make the target's items equal to the source's. Yield the number of items of each page.
+
+    Equal items are not written again, so a repeated call resumes an interrupted call. Items are
+    compared by Python's hashes. Very rarely, two different items have the same hash. The next
+    process then finds the difference, because its hashes have another salt.
+    """
+    there = _hashes(target)
+    if there and (extra := there.keys() - set(map(hash, source.ids()))):
+        target.remove({each for each in target.ids() if hash(each) in extra})
+        there = _hashes(target)  # `remove` may have removed more items
+    for page in source.pages(sums):
+        target.put([item for item in page if there.get(hash(item.id)) != hash(item.digest)])
+        yield len(page)
+
+
+def _hashes(part: Part) -> dict[int, int]:
+    return {hash(item.id): hash(item.digest) for item in part.read()}
+
+
+def carried_heads(store: Store) -> Iterator[Head]:
+    """Yield the heads to copy. If a session is being deleted, the copy has no messages."""
+    for head in whole(all_heads(store)):
+        if head.deleting:
+            marked = Head(head.session_id, head.user_id, created_at=head.created_at)
+            yield replace(marked, cursors=head.cursors, deleting=True)
+        else:
+            yield head
