@@ -128,7 +128,7 @@ def test_who_has_no_access_learns_nothing() -> None:
                         with pytest.raises(AccessDenied) as caught:
                             call(agent)
                         seen.add((type(caught.value), str(caught.value), tuple(steps)))
-        assert seen == {(AccessDenied, DENIED, ("before records", "after records"))}
+        assert seen == {(AccessDenied, DENIED, ("before record", "after record"))}
         assert operations.shares(memory) == ["team"]
         assert [head.session_id for head in team.sessions()] == ["s-1"]
 

@@ -32,10 +32,10 @@ _BUSY = (
 
 
 class Grants:
-    """Stores the access of agents, readable by namespace, by agent, and by both.
+    """Stores the access of agents: one record for each namespace and agent.
 
-    A grant or revocation by a call overrides the configured access, even if the configuration is
-    newer.
+    Further records list the namespaces, and the namespaces of each agent. A grant or revocation by
+    a call overrides the configured access, even if the configuration is newer.
     """
 
     def __init__(self, store: RecordStore) -> None:
@@ -43,14 +43,11 @@ class Grants:
 
     def begin(self, shares: Mapping[str, Mapping[str, Access]]) -> None:
         """Store the configured grants of agents that have no record in the namespace yet."""
-        new = [
-            record
-            for share, access_of in shares.items()
-            for agent in access_of.keys() - self._accesses(share).keys()
-            for record in _records(share, agent, access_of[agent], is_initial=True)
-        ]
-        if new:
-            self._store.put_records(_GRANTS, new)
+        for share, access_of in shares.items():
+            for agent in access_of.keys() - self._accesses(share).keys():
+                self.note(share, agent)
+                # a concurrent grant or revocation stays
+                self._store.swap_record(_GRANTS, _grant(share, agent, access_of[agent]), None)
 
     def overridden(self, shares: Mapping[str, Mapping[str, Access]]) -> list[str]:
         """Return a message for each configured grant that a call has overridden."""
@@ -66,11 +63,17 @@ class Grants:
 
     def put(self, share: str, agent: str, access: Access | None) -> None:
         """Grant access, or revoke it with None. On return, the change is durable and in force."""
-        self._store.put_records(_GRANTS, _records(share, agent, access))
+        records = [_grant(share, agent, access), *_listed(share, agent)]
+        self._store.put_records(_GRANTS, records)
+
+    def note(self, share: str, agent: str) -> None:
+        """List a namespace, and list it among the namespaces of an agent. Grant nothing."""
+        self._store.put_records(_GRANTS, _listed(share, agent))
 
     def access(self, share: str, agent: str) -> Access | None:
-        """Return an agent's access, by one small indexed read."""
-        return _effective(self._store.records(_GRANTS, _pair(share, agent)))
+        """Return an agent's access, by one read of a record."""
+        record = self._store.record(_GRANTS, _id("share", share, agent))
+        return None if record is None else _ACCESS.get(record.text)
 
     def allows(self, share: str, agent: str, access: Access) -> bool:
         return self.access(share, agent) in ("write", access)
@@ -85,8 +88,7 @@ class Grants:
 
     def shares_of(self, agent: str) -> list[str]:
         """Return the namespaces with past or current grants for an agent."""
-        records = self._store.records(_GRANTS, _agent(agent))
-        return sorted({record.metadata["share"] for record in records})
+        return sorted(record.text for record in self._store.records(_GRANTS, f"agent:{agent}"))
 
     def close(self, agent: str) -> None:
         """Revoke all grants of an agent.
@@ -100,62 +102,42 @@ class Grants:
         """Delete an agent's grants in namespaces, except those made after `close`."""
         for share in shares:
             if self.access(share, agent) is None:
-                self._drop(share, agent, found_by="agent")
+                self._drop(_id("share", share, agent), _id("agent", share, agent))
 
     def drop_share(self, share: str) -> None:
         for agent in self._accesses(share):
-            self._drop(share, agent, found_by="share")
-        self._store.delete_records(_GRANTS, record_id=_id("name", share, ""))
+            self._drop(_id("agent", share, agent), _id("share", share, agent))
+        self._drop(_id("name", share, ""))
 
-    def _drop(self, share: str, agent: str, found_by: str) -> None:
-        # the record by which the others are found is deleted last, so that a repeated call resumes
-        for kind in sorted(("pair", "share", "agent"), key=lambda kind: kind == found_by):
-            for initial in (True, False):
-                self._store.delete_records(_GRANTS, record_id=_id(kind, share, agent, initial))
+    def _drop(self, *ids: str) -> None:
+        # the record by which the others are found comes last, so that a repeated call resumes
+        for name in ids:
+            self._store.delete_records(_GRANTS, record_id=name)
 
     def _accesses(self, share: str) -> dict[str, Access | None]:
-        by_agent: dict[str, list[Record]] = {}
-        for record in self._store.records(_GRANTS, _share(share)):
-            by_agent.setdefault(record.metadata["agent"], []).append(record)
-        return {agent: _effective(records) for agent, records in sorted(by_agent.items())}
+        records = self._store.records(_GRANTS, f"share:{share}")
+        accesses = {record.metadata["agent"]: _ACCESS.get(record.text) for record in records}
+        return dict(sorted(accesses.items()))
 
 
-def _records(
-    share: str, agent: str, access: Access | None, *, is_initial: bool = False
-) -> list[Record]:
-    now, text = datetime.now(UTC), access or _NONE
-    metadata = {"share": share, "agent": agent, "initial": is_initial}
-    owners = {"pair": _pair(share, agent), "agent": _agent(agent), "share": _share(share)}
-    records = [
-        Record(_id(kind, share, agent, is_initial), owner, "", 0, 0, text, (), now, metadata)
-        for kind, owner in owners.items()
+def _grant(share: str, agent: str, access: Access | None) -> Record:
+    return _record("share", f"share:{share}", share, agent, access or _NONE)
+
+
+def _listed(share: str, agent: str) -> list[Record]:
+    return [
+        _record("agent", f"agent:{agent}", share, agent, share),
+        _record("name", _SHARES, share, "", share),
     ]
-    return [*records, Record(_id("name", share, ""), _SHARES, "", 0, 0, share, (), now)]
 
 
-def _effective(records: Iterable[Record]) -> Access | None:
-    """Return the access that a call has set; None if the call revoked it.
-
-    If no call has set or revoked it, return the configured access.
-    """
-    by_source = {record.metadata["initial"]: record.text for record in records}
-    return _ACCESS.get(by_source.get(False, by_source.get(True)))
+def _record(kind: str, owner: str, share: str, agent: str, text: str) -> Record:
+    name, now = _id(kind, share, agent), datetime.now(UTC)
+    return Record(name, owner, "", 0, 0, text, (), now, {"agent": agent})
 
 
-def _id(kind: str, share: str, agent: str, initial: bool = False) -> str:
-    return record_id(kind, len(share), share, agent, initial)
-
-
-def _pair(share: str, agent: str) -> str:
-    return _id("of", share, agent)
-
-
-def _agent(agent: str) -> str:
-    return f"agent:{agent}"
-
-
-def _share(share: str) -> str:
-    return f"share:{share}"
+def _id(kind: str, share: str, agent: str) -> str:
+    return record_id(kind, len(share), share, agent)
 
 
 def signed(message: Message, agent: str) -> Message:
@@ -246,8 +228,7 @@ class Redaction:
         """Empty the messages of an agent that was deleted while it wrote to a session."""
         head, share = self._store.head(session_id), share_of(session_id)
         if head is not None and share and share not in self._grants.shares_of(agent):
-            # if this fails, a later deletion finds the namespace; no concurrent grant is overridden
-            self._store.put_records(_GRANTS, _records(share, agent, None, is_initial=True))
+            self._grants.note(share, agent)  # if this call fails, a later deletion finds it
             self._redact(head, agent)
             self._grants.drop_agent(agent, [share])
 
