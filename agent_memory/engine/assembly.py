@@ -19,12 +19,10 @@ from agent_memory.engine.later import made_later, part
 from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import Absorber
-from agent_memory.engine.processing.compaction import Compaction
+from agent_memory.engine.processing.compaction import Compaction, Retention
 from agent_memory.engine.processing.failures import DeadLetters
-from agent_memory.engine.processing.heartbeats import Backlog, Heartbeats
-from agent_memory.engine.processing.retention import Retention
 from agent_memory.engine.processing.session_work import SessionWork, replay
-from agent_memory.engine.processing.worker import Housekeeping, Worker
+from agent_memory.engine.processing.worker import Backlog, Heartbeats, Housekeeping, Worker
 from agent_memory.engine.services import Services
 from agent_memory.engine.system_records import SystemRecords
 from agent_memory.engine.windows import Windows

@@ -23,7 +23,6 @@ _MODULES = (
     "engine.edit.delete",
     "engine.edit.repair",
     "engine.listing",
-    "engine.loop.regenerate",
     "engine.loop.turns",
     "engine.pins",
     "engine.recall.contexts",

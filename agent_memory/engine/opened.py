@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.records import Absorbed
     from agent_memory.engine.append import Update
-    from agent_memory.engine.loop.regenerate import Regenerate
+    from agent_memory.engine.loop.turns import Regenerate
     from agent_memory.engine.sharing.shares import Share
     from agent_memory.engine.stats import Progress
     from agent_memory.engine.transfer.reading import Reading
@@ -205,6 +205,6 @@ class OpenMemory:
 
     @property
     def _regenerating(self) -> Regenerate:
-        from agent_memory.engine.loop.regenerate import Regenerate
+        from agent_memory.engine.loop.turns import Regenerate
 
         return Regenerate(self.components, self._settle)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent_memory.core.records import DeadLetter, Head, Scope, Summary
 from agent_memory.engine.backoff import LONGEST_REST, Backoff
-from agent_memory.engine.processing.retention import safe_to_expire
+from agent_memory.engine.processing.compaction import safe_to_expire
 from agent_memory.engine.processing.session_work import idle_wait, target_seq
 from agent_memory.engine.processing.worker import FairQueue
 from agent_memory.stores.kernel.rules import in_turns

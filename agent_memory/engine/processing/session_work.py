@@ -17,7 +17,6 @@ from agent_memory.core.threads import apart
 from agent_memory.engine.leases import busy
 from agent_memory.engine.paging import all_heads, head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS
-from agent_memory.engine.processing.heartbeats import Backlog
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import AgentMemoryError, Damaged, LeaseLost
 from agent_memory.stores.base import SessionStore
@@ -27,6 +26,7 @@ from agent_memory.strategies.base import Absorb
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
+    from agent_memory.engine.processing.worker import Backlog
     from agent_memory.engine.stats import Progress
 
 logger = logging.getLogger(__name__)
