@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.tool_calls import Toolbox
     from agent_memory.engine.values.key_values import KeyValues, Values
     from agent_memory.models.embedders.base import Embedder
+    from agent_memory.stores.base import Store
 
 logger = logging.getLogger(__name__)
 
@@ -144,7 +145,10 @@ class Components:
         from agent_memory.engine.values.key_values import KeyValues
 
         opened = partial(self.resources.embedders, embedder)
-        return KeyValues(self.store, scope, opened, self.values, of_session=of_session)
+        return KeyValues(self._value_store(), scope, opened, self.values, of_session=of_session)
+
+    def _value_store(self) -> Store:
+        return self.store
 
     def open(self, kind: str, scope: Scope) -> Any:
         return self.block(kind).open(scope)

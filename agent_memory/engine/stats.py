@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from random import random
 from time import sleep
-from typing import cast, get_args
+from typing import Any
 
 from agent_memory.core.processes import begin_anew_in_child, checked_lock
 from agent_memory.core.records import Record
@@ -142,12 +141,15 @@ _TRIES = 100
 _PAUSE_SECONDS = 0.002
 
 
+Metrics = dict[str, Any]
+
+
 class SharedMetrics:
     """Adds up the metrics of all processes in the store."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store
-        self._added: Mapping[str, float] = {}
+        self._added: Metrics = {}
         self._let_go()
         begin_anew_in_child(self, SharedMetrics._let_go)
 
@@ -158,11 +160,9 @@ class SharedMetrics:
     def add(self, counted: Counted) -> bool:
         """Add the metrics since the last call that returned True. Return whether this worked."""
         with self._lock:
-            now = _flat(counted)
-            more = {name: value - self._added.get(name, 0) for name, value in now.items()}
-            more = {name: value for name, value in more.items() if value}
+            now = asdict(counted)
             try:
-                done = not more or self._changed(more)
+                done = now == self._added or self._changed(_sum(now, self._added, -1))
             except StoreError as error:
                 logger.warning("metrics are not added up yet: %s", type(error).__name__)
                 return False
@@ -185,15 +185,15 @@ class SharedMetrics:
             add()
 
     def read(self) -> Counted:
-        return _counted(_figures(self._store.record(_PLACE, _NAME)))
+        stored = _metrics(self._store.record(_PLACE, _NAME))
+        usage = {purpose: Usage(**fields) for purpose, fields in stored["usage"].items()}
+        return Counted(usage, PromptStats(**stored["prompts"]), RecallStats(**stored["recalls"]))
 
-    def _changed(self, more: Mapping[str, float]) -> bool:
+    def _changed(self, more: Metrics) -> bool:
         for attempt in range(_TRIES):
             before = self._store.record(_PLACE, _NAME)
-            figures = Counter(_figures(before))
-            figures.update(cast("Mapping[str, int]", more))
             last = None if before is None else before.last
-            metadata = {"figures": dict(figures)}
+            metadata = {"metrics": _sum(_metrics(before), more)}
             now = datetime.now(UTC)
             record = Record(_NAME, _PLACE, "", 0, (last or 0) + 1, "", (), now, metadata)
             if self._store.swap_record(_PLACE, record, last):
@@ -202,32 +202,18 @@ class SharedMetrics:
         return False
 
 
-def _figures(record: Record | None) -> Mapping[str, float]:
-    figures: Mapping[str, float] = {} if record is None else record.metadata["figures"]
-    return figures
+def _metrics(record: Record | None) -> Metrics:
+    """Return the metrics in a record, in the form of `Counted` as nested dicts."""
+    stored: Metrics = {} if record is None else record.metadata["metrics"]
+    return {"usage": {}, "prompts": {}, "recalls": {}, **stored}
 
 
-def _flat(counted: Counted) -> dict[str, float]:
-    groups = {f"usage {purpose}": asdict(usage) for purpose, usage in counted.usage.items()}
-    groups |= {"prompts": asdict(counted.prompts), "recalls": asdict(counted.recalls)}
-    return {
-        f"{group} {name}": value or 0
-        for group, values in groups.items()
-        for name, value in values.items()
-    }
-
-
-def _counted(flat: Mapping[str, float]) -> Counted:
-    def group(name: str) -> dict[str, float]:
-        start = f"{name} "
-        return {key[len(start) :]: value for key, value in flat.items() if key.startswith(start)}
-
-    usage: dict[Purpose, Usage] = {}
-    for purpose in cast("tuple[Purpose, ...]", get_args(Purpose)):
-        if fields := group(f"usage {purpose}"):
-            usage[purpose] = Usage(**cast("dict[str, int]", fields))
-    return Counted(
-        usage,
-        PromptStats(**cast("dict[str, int]", group("prompts"))),
-        RecallStats(**cast("dict[str, int]", group("recalls"))),
-    )
+def _sum(first: Metrics, second: Metrics, sign: int = 1) -> Metrics:
+    """Return the sums of the numbers in nested dicts. `sign` -1 subtracts the second dict."""
+    total = dict(first)
+    for name, value in second.items():
+        if isinstance(value, dict):
+            total[name] = _sum(first.get(name, {}), value, sign)
+        else:
+            total[name] = (first.get(name) or 0) + sign * (value or 0)
+    return total

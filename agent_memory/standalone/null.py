@@ -38,7 +38,7 @@ class _NullComponents(Components):
     def needed_fact_blocks(self) -> list[FactBlock]:
         return []
 
-    def _values_store(self) -> Store:
+    def _value_store(self) -> Store:
         return MemoryStore()
 
 

@@ -259,6 +259,8 @@ def test_what_memory_refuses_is_refused_and_the_model_asked() -> None:
             memory.update("", HELLO)
         with pytest.raises(ConfigError, match="skills"):
             memory.open("skills")
+        memory.describe("s", {"title": "x"})
+        assert memory.sessions() == []
     with (
         FakeLLM("Hello!") as fake,
         NullMemory(model="openai/any", api_base=fake.api_base, api_key="k") as memory,
