@@ -187,8 +187,8 @@ def import_session(
         SessionExists: A session with this id exists.
         StoreError: The store failed. A worker erases the partial session.
     """
-    from agent_memory.engine.transfer.importer import lines_of
     from agent_memory.engine.transfer.reading import Reading
+    from agent_memory.engine.transfer.snapshot import lines_of
 
     guard = memory.components.guard
     guard.check(None, None)

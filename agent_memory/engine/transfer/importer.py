@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import logging
+import struct
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING
 
-from agent_memory.core.records import Entry, Head, Lease
+from pydantic import ValidationError
+
+from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.records import DeadLetter, Entry, Head, Lease, Record, Scope
+from agent_memory.core.system_collections import VALUES
+from agent_memory.core.transcript import part_of
 from agent_memory.engine.leases import Leases
-from agent_memory.engine.transfer.import_records import RecordImport
-from agent_memory.engine.transfer.reading import Item, Reading
-from agent_memory.engine.transfer.snapshot import refused
-from agent_memory.errors import InvalidInput, SessionExists, StoreError
+from agent_memory.engine.transfer.reading import Item, Reading, Stored
+from agent_memory.engine.transfer.snapshot import VectorsForm, invalid, refused
+from agent_memory.errors import (
+    ConfigError,
+    DimensionMismatch,
+    InvalidInput,
+    ModelError,
+    SessionExists,
+    StoreError,
+)
+from agent_memory.ltm_blocks.base import Block, batch_id, message_id
+from agent_memory.ltm_blocks.keyed_records import KeyedRecords, keyed_id
+from agent_memory.ltm_blocks.registry import FORGOTTEN, register
+from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 from agent_memory.stores.base import SessionStore
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
+    from agent_memory.retrieval.features import Features
+    from agent_memory.stores.base import VectorStore
 
 logger = logging.getLogger(__name__)
 
 _PAGE = 200
 _TRIES = 5
-_LONGEST_FIRST = 2**16
-_LONGEST = 2**28  # bytes of a line: a message of 64 MiB takes at most 3 times as much in JSON
+_MOST = 1.01  # maximum length of a unit vector in half precision
+_HEAVIEST = 2.0  # maximum weight of a word. See `postings.weighted`
 
 
 class Importer:
@@ -106,54 +124,6 @@ def _exists(session_id: str) -> SessionExists:
     )
 
 
-def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a source: a path, an open text file, or lines.
-
-    A line of a file may have 256 MiB, or `most` bytes if this is more.
-    """
-    if isinstance(source, str | Path):
-        with open(source, "rb") as file:
-            yield from _read(file, max(most, _LONGEST))
-    elif hasattr(source, "readline"):
-        yield from _read(cast("TextIO", source), max(most, _LONGEST))
-    elif isinstance(source, bytes | bytearray) or not isinstance(source, Iterable):
-        raise InvalidInput(
-            f"No snapshot can be read from a {type(source).__name__}. Give a path, a text file, "
-            "or lines of text."
-        )
-    else:
-        for number, line in enumerate(source, 1):
-            if not isinstance(line, str):
-                raise refused(number, f"it is a {type(line).__name__}, not text")
-            with _in_utf8(number):  # lines from a list may lack their line feed
-                raw = (line if line.endswith("\n") else f"{line}\n").encode()
-            yield raw
-
-
-def _read(file: TextIO | BinaryIO, most: int) -> Iterator[bytes]:
-    """Yield the lines of an open file. Refuse a line that is too long or endless."""
-    number, at_first = 1, "this is not the beginning of a session's snapshot"
-    while True:
-        longest = _LONGEST_FIRST if number == 1 else most
-        with _in_utf8(number):
-            line = file.readline(longest + 1)
-            raw = line.encode() if isinstance(line, str) else line
-        if len(line) > longest:
-            raise refused(number, at_first if number == 1 else f"it is longer than {most:,}")
-        if not line:
-            return
-        yield raw
-        number += 1
-
-
-@contextmanager
-def _in_utf8(number: int) -> Iterator[None]:
-    try:
-        yield
-    except UnicodeError:
-        raise refused(number, "it is not text in UTF-8") from None
-
-
 @dataclass(eq=False, repr=False)
 class ImportTransaction:
     """A session during its import.
@@ -219,3 +189,210 @@ def import_transaction(
         f"Session {head.session_id!r} could not be locked for the import, and was not imported. "
         "Try again."
     )
+
+
+def _is_bound(block: str, record: Record) -> bool:
+    """Return whether a record's id derives from its owner and its place in a session's log."""
+    place = (block, record.owner, record.session_id, record.first)
+    number = part_of(record.metadata).number
+    return record.id in (message_id(*place, number), batch_id(*place, record.last))
+
+
+def _is_keyed(block: str, record: Record) -> bool:
+    """Return whether a record's id derives from its owner and a key in its metadata."""
+    keys = (value for value in record.metadata.values() if isinstance(value, str))
+    return any(record.id == keyed_id(block, record.owner, key) for key in keys)
+
+
+def _validated(number: int, record: Record, block: Block | None) -> Record:
+    """Return a record as its block stores it, or unchanged if the block is unknown."""
+    if block is None:
+        return record
+    try:
+        return block.validate_import(record)
+    except ValidationError as error:
+        raise invalid(number, "its metadata's", error) from None
+    except InvalidInput as error:
+        raise refused(number, str(error).rstrip(".")) from None
+
+
+def _features_in(lines: Sequence[tuple[int, Stored]], dimension: int) -> Features:
+    """Check vectors and return their features."""
+    from agent_memory.stores.feature_bytes import features_of
+
+    for number, vector in lines:
+        if not _are_traits(vector, dimension):
+            raise refused(number, f"its `traits` do not have {dimension} dimensions")
+    return features_of([vector.traits for _, vector in lines])
+
+
+def _are_traits(stored: Stored, dimension: int) -> bool:
+    import numpy as np
+
+    from agent_memory.stores.feature_bytes import blobs_of, features_of
+
+    try:
+        features = features_of([stored.traits])
+    except (ValueError, struct.error):
+        return False
+    # if the features give the same bytes when encoded again, all lengths are right
+    if features.dimension != dimension or blobs_of([stored.record], features) != [stored.traits]:
+        return False
+    vector, terms = features.meaning[0], features.words[0]
+    if not (np.isfinite(vector).all() and float(np.linalg.norm(vector)) <= _MOST):
+        return False
+    if len(np.unique(terms.ids)) < len(terms.ids):
+        return False
+    return bool(((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all())
+
+
+class RecordImport:
+    def __init__(self, parts: Components, head: Head, lease: Lease) -> None:
+        self._parts, self._store, self._blocks = parts, parts.store, parts.all_blocks
+        self._head, self._lease = head, lease
+        self._facts: dict[tuple[str, str], list[tuple[int, Record]]] = defaultdict(list)
+        self._keys: list[KeptKey] = []
+        self._letters: list[DeadLetter] = []
+        self._others: dict[str, list[Record]] = defaultdict(list)
+        self._brought = set[str]()
+        self._anew = set[str]()
+        self._place: tuple[VectorsForm, VectorStore] | None = None
+        self._vectors: list[tuple[int, Stored]] = []
+
+    def take(self, number: int, item: Item) -> None:
+        """Store or collect the item of a line. Refuse a record that its block cannot read."""
+        if isinstance(item, KeptKey):
+            self._keys.append(item)
+        elif isinstance(item, DeadLetter):
+            self._letters.append(item)
+        elif isinstance(item, VectorsForm):
+            self._put_vectors()
+            self._place = self._placed(item)
+        elif isinstance(item, Stored) and item.kind == "fact":
+            record = _validated(number, item.record, self._blocks.get(item.block))
+            self._facts[item.block, record.owner].append((number, record))
+        elif isinstance(item, Stored) and item.kind != "vector":
+            self._others[item.block].append(item.record)
+        elif isinstance(item, Stored) and item.block not in self._anew:
+            self._vectors.append((number, item))
+            if len(self._vectors) == _PAGE:
+                self._put_vectors()
+
+    def finish(self) -> dict[str, int]:
+        """Store the remaining items of a complete snapshot.
+
+        Return the cursors of the blocks with imported records. Other blocks absorb from the
+        beginning.
+        """
+        self._put_vectors()
+        self._check_ids()
+        for (block, owner), facts in self._facts.items():
+            if block not in self._anew:
+                self._put_facts(block, owner, [record for _, record in facts])
+        cursors = self._cursors()
+        for letter in self._letters:
+            if letter.block in cursors:
+                self._parts.dead_letters.keep(letter, self._lease)
+        self._store.put_keys(self._head.session_id, self._keys, lease=self._lease)
+        self._store.put_records(FORGOTTEN, self._others[FORGOTTEN], lease=self._lease)
+        values = self._others[VALUES.name]
+        for at in range(0, len(values), _PAGE):
+            page = values[at : at + _PAGE]
+            versions = map(new_version, {value.owner for value in page})
+            self._store.put_records(VALUES.name, [*page, *versions], lease=self._lease)
+        return cursors
+
+    def _cursors(self) -> dict[str, int]:
+        head = self._head
+        come = (self._brought | {block for block, _ in self._facts}) - self._anew
+        for block in head.cursors.keys() - come:
+            logger.info("block %r absorbs session %r from the beginning", block, head.session_id)
+            if head.expired:
+                logger.warning(
+                    "block %r absorbs session %r from the beginning, without the first %d "
+                    "messages: the log lacks them, and records of them cannot be stored here",
+                    block,
+                    head.session_id,
+                    head.expired,
+                )
+        return {block: cursor for block, cursor in head.cursors.items() if block in come}
+
+    def _check_ids(self) -> None:
+        """Refuse records that would replace a record of another session.
+
+        Most ids derive from their session. For other ids, all stored facts are read.
+        """
+        loose = {
+            (block, record.id): number
+            for (block, _), facts in self._facts.items()
+            for number, record in facts
+            if not _is_bound(block, record) and not _is_keyed(block, record)
+        }
+        for block, there in self._store.all_records() if loose else ():
+            number = loose.get((block, there.id))
+            if number is not None and there.session_id != self._head.session_id:
+                raise refused(number, f"block {block!r} already has another record with its id")
+
+    def _put_facts(self, block: str, owner: str, records: Sequence[Record]) -> None:
+        head = self._head
+        if block not in head.cursors:  # a deletion of the session must know the block
+            register(self._store, block)
+        own = Scope(None, head.session_id).owner == owner
+        scope = Scope(head.user_id, head.session_id)
+        resources = self._parts.resources
+        with KeyedRecords(resources, block, scope, "session" if own else "user").changing():
+            present = {record.id: record.session_id for record in self._store.records(block, owner)}
+            # a record that now belongs to another session is not replaced
+            current = [
+                record
+                for record in records
+                if present.get(record.id, record.session_id) == record.session_id
+            ]
+            is_versioned = self._is_versioned(block, owner, records)
+            version = [new_version(owner), new_epoch(owner)] if is_versioned else []
+            for at in range(0, len(current), _PAGE):
+                page = current[at : at + _PAGE]
+                self._store.put_records(block, [*page, *version], lease=self._lease)
+
+    def _is_versioned(self, name: str, owner: str, records: Sequence[Record]) -> bool:
+        """Return whether the owner's records are cached by version, now or later."""
+        if version_of(self._store, name, owner) is not None:
+            return True
+        block = self._blocks.get(name)
+        versioned = block is None or block.versioned
+        return versioned and not all(_is_keyed(name, record) for record in records)
+
+    def _placed(self, item: VectorsForm) -> tuple[VectorsForm, VectorStore] | None:
+        """Return the store for a block's vectors. None if the vectors do not fit the block."""
+        block, embedding = self._blocks.get(item.block), (item.dimension, item.model)
+        vector_store = self._store if block is None else block.vectors
+        try:
+            if block is not None:
+                fits = block.validate_vectors(*embedding)
+            else:
+                fits = vector_store.vector_blocks().get(item.block) == embedding
+            if fits:
+                vector_store.open_vectors(item.block, *embedding)
+                self._brought.add(item.block)
+                return item, vector_store
+        except (ModelError, ConfigError) as error:
+            logger.warning("vectors of block %r are derived again: %s", item.block, error)
+        self._anew.add(item.block)
+        return None
+
+    def _put_vectors(self) -> None:
+        if not self._vectors or self._place is None:
+            return
+        announced, vector_store = self._place
+        block, session_id = announced.block, self._head.session_id
+        features = _features_in(self._vectors, announced.dimension)
+        records = [item.record for _, item in self._vectors]
+        self._vectors = []
+        try:
+            if all(_is_bound(block, record) for record in records):
+                vector_store.put_vectors(block, records, features, lease=self._lease)
+                return
+        except DimensionMismatch as error:  # a replay now rebuilds the block with another embedder
+            logger.warning("vectors of block %r are derived again: %s", block, error)
+        vector_store.delete_vectors(block, session_id=session_id, lease=self._lease)
+        self._anew.add(block)

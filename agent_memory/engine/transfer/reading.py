@@ -34,6 +34,7 @@ from agent_memory.engine.transfer.snapshot import (
     ValueForm,
     VectorForm,
     VectorsForm,
+    invalid,
     refused,
 )
 from agent_memory.engine.values.items import checked, id_of, owner_of
@@ -117,9 +118,7 @@ class Reading:
         try:
             return form.model_validate(fields)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise self._refused(f"its `{where}` is not usable: {first['msg']}") from None
+            raise invalid(self._number, "its", error) from None
 
     def _head(self, opening: Opening, form: HeadForm) -> Head:
         other = {"kind", "pinned", "system", "system_at", "summary", "begun"}

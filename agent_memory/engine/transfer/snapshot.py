@@ -1,25 +1,30 @@
-"""The format of a session's snapshot: the form of each line, and the writer."""
+"""The format of a session's snapshot: the form of each line, the writer, and the reader of lines."""
 
 from __future__ import annotations
 
 import hashlib
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Literal, TextIO, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from agent_memory.core.forms import Count, Form, Name, Plain, Seq, check_storable
 from agent_memory.core.ids import MAX_ID
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Head, Record, Scope
-from agent_memory.errors import InvalidSnapshot
+from agent_memory.errors import InvalidInput, InvalidSnapshot
 
 FORMAT = "agent-memory.session"
 VERSION = 1
+
+_LONGEST_FIRST = 2**16
+_LONGEST = 2**28  # bytes of a line: a message of 64 MiB takes at most 3 times as much in JSON
 
 
 def _moment(value: object) -> datetime:
@@ -204,6 +209,13 @@ def refused(number: int, why: str) -> InvalidSnapshot:
     )
 
 
+def invalid(number: int, what: str, error: ValidationError) -> InvalidSnapshot:
+    """Return the error of a line whose fields do not have the form of `what`."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return refused(number, f"{what} `{where}` is not usable: {first['msg']}")
+
+
 @dataclass(frozen=True, slots=True)
 class Exported:
     """The result of an export.
@@ -302,3 +314,51 @@ class Writing:
 def owners_of(head: Head) -> Sequence[str]:
     """Return the owners of a session's records: its user, and the session itself."""
     return tuple(dict.fromkeys(Scope(user, head.session_id).owner for user in (head.user_id, None)))
+
+
+def lines_of(source: str | Path | TextIO | Iterable[str], most: int = 0) -> Iterator[bytes]:
+    """Yield the lines of a source: a path, an open text file, or lines.
+
+    A line of a file may have 256 MiB, or `most` bytes if this is more.
+    """
+    if isinstance(source, str | Path):
+        with open(source, "rb") as file:
+            yield from _read(file, max(most, _LONGEST))
+    elif hasattr(source, "readline"):
+        yield from _read(cast("TextIO", source), max(most, _LONGEST))
+    elif isinstance(source, bytes | bytearray) or not isinstance(source, Iterable):
+        raise InvalidInput(
+            f"No snapshot can be read from a {type(source).__name__}. Give a path, a text file, "
+            "or lines of text."
+        )
+    else:
+        for number, line in enumerate(source, 1):
+            if not isinstance(line, str):
+                raise refused(number, f"it is a {type(line).__name__}, not text")
+            with _in_utf8(number):  # lines from a list may lack their line feed
+                raw = (line if line.endswith("\n") else f"{line}\n").encode()
+            yield raw
+
+
+def _read(file: TextIO | BinaryIO, most: int) -> Iterator[bytes]:
+    """Yield the lines of an open file. Refuse a line that is too long or endless."""
+    number, at_first = 1, "this is not the beginning of a session's snapshot"
+    while True:
+        longest = _LONGEST_FIRST if number == 1 else most
+        with _in_utf8(number):
+            line = file.readline(longest + 1)
+            raw = line.encode() if isinstance(line, str) else line
+        if len(line) > longest:
+            raise refused(number, at_first if number == 1 else f"it is longer than {most:,}")
+        if not line:
+            return
+        yield raw
+        number += 1
+
+
+@contextmanager
+def _in_utf8(number: int) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeError:
+        raise refused(number, "it is not text in UTF-8") from None
