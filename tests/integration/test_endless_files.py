@@ -8,7 +8,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, Deployment, operations
 from agent_memory.cli import lines
 from agent_memory.config import sources
-from agent_memory.engine.transfer import importer
+from agent_memory.engine.transfer import snapshot
 from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
 from agent_memory.mcp.http import Tokens
 from tests.kit import invoke
@@ -55,7 +55,7 @@ def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 operations.import_session(memory, source)
         with ENDLESS.open(encoding="utf-8") as file, pytest.raises(InvalidSnapshot, match="line 1"):
             operations.import_session(memory, file)
-        monkeypatch.setattr(importer, "_LONGEST", 10_000)
+        monkeypatch.setattr(snapshot, "_LONGEST", 10_000)
         for source in (tmp_path / "s.jsonl", io.StringIO(text)):
             with pytest.raises(InvalidSnapshot, match="longer than 10,000"):
                 operations.import_session(memory, source)

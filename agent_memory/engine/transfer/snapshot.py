@@ -1,4 +1,4 @@
-"""The format of a session's snapshot: the form of each line, the writer, and the reader of lines."""
+"""The format of a snapshot: the form of each line, the writer, and a reader of lines."""
 
 from __future__ import annotations
 
