@@ -72,18 +72,14 @@ class Draft:
     """A message to append, with its token count.
 
     Attributes:
-        message: The message. If it is a system message, it also becomes the head's `system`, even
-            if `placed` returns another message for the log.
+        message: The message. If it is a system message, it also becomes the head's `system`.
         tokens: Tokens of the message in a context.
         encoding: Name of the token encoding that counted the message.
-        placed: Returns the message to write at a given seq. Encryption uses it to bind a message to
-            its seq. If another writer takes the seq first, `placed` is called with the next seq.
     """
 
     message: Message
     tokens: int
     encoding: str
-    placed: Callable[[int], Message] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

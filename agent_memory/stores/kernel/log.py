@@ -89,10 +89,6 @@ def extend(head: Head, drafts: Sequence[Draft], user_id: str | None) -> tuple[He
         after = replace(after, system=system[0], system_tokens=system[1])
     if claimed or ruled or head.version == 0:
         after = replace(after, version=head.version + 1)
-    for place, draft in enumerate(drafts):
-        if draft.placed is not None:
-            message = draft.placed(entries[place].seq)
-            entries[place] = replace(entries[place], message=message, created_at=message.created_at)
     return after, entries
 
 
@@ -217,8 +213,7 @@ def one_line(session: KnownSession, request: Request) -> tuple[Line, KnownSessio
     if draft.message.is_system:
         return None
     end, total = end + 1, total + draft.tokens
-    message = draft.message if draft.placed is None else draft.placed(end)
-    line = line_of(request.session_id, end, message, draft.tokens, total, draft.encoding)
+    line = line_of(request.session_id, end, draft.message, draft.tokens, total, draft.encoding)
     return line, KnownSession(head, version, (end, total))
 
 

@@ -124,10 +124,9 @@ class SessionStore:
         `system`. A session without a user gets `user_id`. Its `cursors` are then cleared, so that
         blocks absorb the session again for this user. The append is durable on return.
 
-        A draft's function `placed`, if set, is called with the entry's seq, and returns the message
-        to store. The `total` of an entry is the previous entry's total plus the entry's tokens. A
-        system message adds no tokens. The head's `version` is incremented only if the append
-        creates the session, or changes its system message or user.
+        The `total` of an entry is the previous entry's total plus the entry's tokens. A system
+        message adds no tokens. The head's `version` is incremented only if the append creates the
+        session, or changes its system message or user.
 
         The session becomes due in `within` seconds: a worker then processes it. An earlier due time
         stays. The due time is stored in the same transaction as the entries, or before them.
