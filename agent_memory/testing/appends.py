@@ -9,8 +9,6 @@ from functools import partial
 import pytest
 
 from agent_memory.core.idempotency import Once, key_of
-from agent_memory.core.messages import Message
-from agent_memory.core.records import Draft
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import (
@@ -100,21 +98,6 @@ class AppendContract(Contract):
         assert second.version == first.version
         assert stored(store) == second
 
-    def test_a_draft_is_written_as_its_place_asks(self, store: Store, other: Store) -> None:
-        """Wrong: a message encrypted for one seq is stored at another seq, and is unreadable."""
-
-        def placed(n: int, role: str = "user") -> Draft:
-            first = Message(role=role, content=f"{n} for the head")
-            return Draft(first, 3, "test", lambda seq: Message(role=role, content=f"{n} at {seq}"))
-
-        for n in range(1, 10, 3):
-            assert store.append("s", [placed(n)]).end == n
-            assert other.append("s", [placed(n + 1), placed(n + 2, "system")]).end == n + 2
-        assert texts_of(store) == [f"{n} at {n}" for n in range(1, 10)]
-        head = stored(other)
-        assert head.system is not None
-        assert head.system.text() == "9 for the head"
-
     def test_user_claims_a_session_once(self, store: Store) -> None:
         """Wrong: cursors survive the first append with a user.
 
@@ -189,15 +172,6 @@ class AppendContract(Contract):
             store.append("s", [draft("j")])
         assert texts_of(other) == ["g", "h", "i"]
 
-    def test_lists_append_after_others(self, store: Store, other: Store) -> None:
-        """Wrong: a list is stored in part if another writer appends first."""
-        for n in range(1, 6):
-            store.append("s", [draft(f"a{n}"), draft(f"b{n}")])
-            head = other.append("s", [draft(f"c{n}"), draft(f"d{n}")])
-            assert (head.end, head.total) == (4 * n, 12 * n)
-        assert texts_of(store) == [f"{name}{n}" for n in range(1, 6) for name in "abcd"]
-        assert seqs_of(store.read("s")) == list(range(1, 21))
-
     def test_a_message_larger_than_a_row_can_be(self, store: Store, other: Store) -> None:
         """Wrong: a message beyond the database's row size is refused, or comes back changed."""
         large = 'é"\\n and more: ' * 1_250_000  # 17 million characters, many of them escaped
@@ -263,14 +237,6 @@ class ExpiryContract(Contract):
         head = changed(store, start=9)
         assert (head.expired, head.start) == (9, 9)
         assert seqs_of(store.read("s")) == [10]
-
-    def test_a_lost_swap_removes_nothing(self, store: Store, other: Store) -> None:
-        """Wrong: a worker with an old head removes entries that another worker did not read yet."""
-        store.append("s", [draft(str(n)) for n in range(1, 11)])
-        stale = stored(store)
-        assert other.move(replace(stale, start=4)) is not None
-        assert store.move(replace(stale, expired=9)) is None
-        assert seqs_of(store.read("s")) == list(range(1, 11))
 
     def test_a_log_that_begins_later_is_cut(self, store: Store) -> None:
         """Wrong: after messages are taken back, the log's start has moved, or the end is wrong."""

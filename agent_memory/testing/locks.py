@@ -129,30 +129,6 @@ class LockContract(Contract):
             if n % 2:
                 claim.returned(other, winner, name)
 
-    def test_turns_are_taken(self, store: Store, other: Store) -> None:
-        """Wrong: two owners hold a lock at the same time when it passes from one to the other."""
-        within: list[str] = []
-
-        def wait(handle: Store, owner: str) -> None:
-            for _ in range(_PATIENCE):
-                if handle.lock("l", owner, 60):
-                    return
-                time.sleep(0.001)
-            pytest.fail("A lock was not released.")
-
-        def work(handle: Store, owner: str) -> None:
-            for _ in range(5):
-                wait(handle, owner)
-                within.append(owner)
-                assert within == [owner]
-                assert handle.lock("l", owner, 60, renew=True)
-                within.remove(owner)
-                handle.unlock("l", owner)
-
-        handles = [store, other] * 2
-        together([partial(work, handle, f"w{n}") for n, handle in enumerate(handles)])
-        assert store.lock("l", "w", 60)
-
     def test_locks_of_other_names_are_apart(self, store: Store, other: Store) -> None:
         """Wrong: locks with similar or long names block each other."""
         names = ["l", "L", "l ", " l", "ä", "Ä", "a", "日本", "{l}", "l}", "l:l", "x" * 63]

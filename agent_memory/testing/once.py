@@ -19,8 +19,8 @@ from agent_memory.core.idempotency import (
     key_of,
     key_of_message,
 )
-from agent_memory.core.records import Draft, Lease
-from agent_memory.errors import Conflict, LeaseLost, SessionDeleting, SessionOfAnotherUser
+from agent_memory.core.records import Draft
+from agent_memory.errors import Conflict, SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import DAY, Contract, changed, draft, stored, texts_of, together
 
@@ -123,19 +123,6 @@ class OnceContract(Contract):
         mixed = [drafts[0], draft("no id"), draft("5", id="m5")]
         assert append(store, mixed, ids=True).places == (1, 2)
 
-    def test_an_id_twice_in_a_list(self, store: Store) -> None:
-        """Wrong: a repeated message is stored twice, or a different one with its id is lost."""
-        drafts = [draft("a", id="m"), draft("b"), draft("a", id="m")]
-        assert append(store, drafts, ids=True).places == (0, 1)
-        with pytest.raises(Conflict, match="twice"):
-            append(store, [draft("c", id="n"), draft("d", id="n")], ids=True)
-        assert texts_of(store) == ["a", "b"]
-
-    def test_a_key_is_no_id(self, store: Store) -> None:
-        """Wrong: a message is lost because a used key equals the message's id."""
-        once(store, "a", "k")
-        assert append(store, [draft("a", id="k")], ids=True).head.end == 2
-
     def test_an_expected_end(self, store: Store, other: Store) -> None:
         """Wrong: a writer that read an older log appends after entries that it has not seen."""
         first = [draft("a")]
@@ -190,17 +177,6 @@ class OnceContract(Contract):
             assert not once(other, f"k{n}").places
         assert stored(store).end == 8
         assert len(store.keys("s")) == 4
-
-    def test_many_keys(self, store: Store, other: Store) -> None:
-        """Wrong: some of many keys are forgotten, or a lookup finds another key."""
-        texts = [f"m{n}" for n in range(30)]
-        for n, text in enumerate(texts):
-            assert once(store if n % 3 else other, text).head.end == n + 1
-        for n, text in enumerate(texts):
-            key = kept(once(store if n % 2 else other, text))
-            assert (key.seq, key.end, key.total) == (n + 1, n + 1, 3 * n + 3)
-        assert texts_of(store) == texts
-        assert [key.seq for key in other.keys("s")] == list(range(1, 31))
 
     def test_keys_outlive_what_expires(self, store: Store, other: Store) -> None:
         """Wrong: a late retry of an expired message is stored again."""
@@ -319,17 +295,3 @@ class OnceContract(Contract):
         assert not once(store, "new").places
         assert store.rewrite(stored(store), 50) is not None
         assert store.keys("s") == keys[:50]
-
-    def test_keys_are_brought_under_a_lease(self, store: Store, other: Store) -> None:
-        """Wrong: a worker that lost its lease writes keys into its successor's session."""
-        key = KeptKey(key_of("k", []).name, digest_of([]), 1, 1, 3, DAY)
-        store.append("s", [draft("a")])
-        assert store.lease("s", "one", 60)
-        store.put_keys("s", [key], lease=Lease("s", "one"))
-        assert other.keys("s") == [key]
-        store.release("s", "one")
-        assert other.lease("s", "two", 60)
-        for keys in ([replace(key, seq=2)], []):
-            with pytest.raises(LeaseLost):
-                store.put_keys("s", keys, lease=Lease("s", "one"))
-        assert store.keys("s") == [key]

@@ -186,14 +186,6 @@ class SessionStoreContract(
         assert (emptied.end, emptied.total) == (0, 0)
         assert store.append("s", [draft("again", 2)]).total == 2
 
-    def test_a_log_is_cut_where_all_of_it_was_seen(self, store: Store, other: Store) -> None:
-        """Wrong: a cut removes a message that was appended after the head was read."""
-        head = store.append("s", [draft("a"), draft("b")])
-        other.append("s", [draft("c")])
-        assert store.rewrite(head, 1) is None
-        assert texts_of(store) == ["a", "b", "c"]
-        assert stored(store).version == head.version
-
     def test_lease_leaves_the_head_alone(self, store: Store) -> None:
         """Wrong: after a worker takes a lease, its own `move` fails."""
         head = store.append("s", [draft("a")])
@@ -247,28 +239,10 @@ class SessionStoreContract(
         assert store.sessions(user_id="USER0") == []
         assert store.sessions(limit=1) == [stored(store, "B")]
 
-    def test_counts(self, store: Store) -> None:
-        """Wrong: the counts include data that does not exist."""
-        assert store.counts() == Counts(sessions=0, entries=0)
-        store.append("s", [draft("a"), draft("b")])
-        store.append("t", [draft("c")])
-        assert store.counts() == Counts(sessions=2, entries=3)
-
     def test_ids_are_compared_exactly(self, store: Store) -> None:
         """Wrong: sessions with similar ids are mixed up."""
-        names = [
-            "a",
-            "A",
-            "a ",
-            " a",
-            "á",
-            "a\u0301",
-            "%",
-            "_",
-            "x" * 255,
-            "x" * 254 + "y",
-            "😀" * 255,
-        ]
+        names = ["a", "A", "a ", " a", "á", "a\u0301", "%", "_"]
+        names += ["x" * 255, "x" * 254 + "y", "😀" * 255]
         for name in names:
             store.append(name, [draft(name)])
         for name in names:

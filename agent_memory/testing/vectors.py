@@ -140,18 +140,6 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         with pytest.raises(ValueError, match="Name an owner"):
             store.delete_vectors("v")
 
-    def test_vectors_a_write_is_seen_by_the_other_handle(self, store: Store, other: Store) -> None:
-        """Wrong: a handle searches a stale cached index."""
-        store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a")], _features(1))
-        assert _names(other) == ["a"]
-        store.put_vectors("v", [record("b")], _features(1, seed=8))
-        assert _names(other) == _names(store) == ["a", "b"]
-        store.delete_vectors("v", owner="user:a")
-        assert _names(other) == _names(store) == []
-        store.put_vectors("v", [record("c")], _features(1, seed=9))
-        assert _names(other) == _names(store) == ["c"]
-
     def test_handles_that_write_in_turn(self, store: Store, other: Store) -> None:
         """Wrong: a handle with a cache misses writes of another handle, or repeats a record."""
         handles = (store, other)
@@ -211,12 +199,6 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         other.open_vectors("v", 8, "new")
         with pytest.raises(DimensionMismatch):
             store.put_vectors("v", [record("a")], _features(1))
-
-    def test_vectors_nothing_to_put(self, store: Store) -> None:
-        """Wrong: storing an empty list fails."""
-        store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [], Features.of_vectors(np.empty((0, 8), np.float32)))
-        assert _names(store) == []
 
     def test_vectors_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
         """Wrong: one namespace finds or clears the vectors of another."""
