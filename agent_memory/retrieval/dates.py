@@ -208,29 +208,29 @@ def _days(year: int, month: int, day: int | None) -> Period:
 def _ago(today: date, match: re.Match[str]) -> Period:
     many, unit = match.groups()
     count = _AMOUNT.get(many) or int(many)
-    at = _before(today, count, unit)
-    return Period(at - timedelta(3), at + timedelta(3)) if unit == "week" else _whole(at, unit)
+    at = before(today, count, unit)
+    return Period(at - timedelta(3), at + timedelta(3)) if unit == "week" else whole(at, unit)
 
 
 def _since(today: date, match: re.Match[str]) -> Period:
     many, unit = match.groups()
-    return Period(_before(today, _AMOUNT.get(many) or int(many), unit), today)
+    return Period(before(today, _AMOUNT.get(many) or int(many), unit), today)
 
 
 def _last(today: date, match: re.Match[str], count: int = 1, unit: str = "") -> Period:
     unit = unit or match[1]
-    return _whole(_before(today, count, unit), unit)
+    return whole(before(today, count, unit), unit)
 
 
 _day = partial(_last, unit="day")
 
 
 def _weekend(today: date, match: re.Match[str]) -> Period:
-    return _whole(today - timedelta((today.weekday() - 5) % 7), "weekend")
+    return whole(today - timedelta((today.weekday() - 5) % 7), "weekend")
 
 
 def _this(today: date, match: re.Match[str]) -> Period:
-    return Period(_whole(today, match[1]).first, today)
+    return Period(whole(today, match[1]).first, today)
 
 
 def _weekday(today: date, match: re.Match[str]) -> Period:
@@ -246,10 +246,11 @@ def _season(today: date, match: re.Match[str]) -> Period:
 
 
 def _year(today: date, match: re.Match[str]) -> Period:
-    return _whole(date(int(match[1]), 1, 1), "year")
+    return whole(date(int(match[1]), 1, 1), "year")
 
 
-def _before(today: date, count: int, unit: str) -> date:
+def before(today: date, count: int, unit: str) -> date:
+    """Return the day that is a number of units before today. A week and a weekend have 7 days."""
     if unit in ("day", "week", "weekend"):
         return today - timedelta(count if unit == "day" else 7 * count)
     months = today.year * 12 + today.month - 1 - count * (12 if unit == "year" else 1)
@@ -257,7 +258,8 @@ def _before(today: date, count: int, unit: str) -> date:
     return date(year, month, min(today.day, monthrange(year, month)[1]))
 
 
-def _whole(at: date, unit: str) -> Period:
+def whole(at: date, unit: str) -> Period:
+    """Return the day, week, weekend, month or year of a day."""
     if unit in ("week", "weekend"):
         monday = at - timedelta(at.weekday())
         return Period(monday + timedelta(5 * (unit == "weekend")), monday + timedelta(6))

@@ -133,11 +133,11 @@ def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
         assert last.period[1] == this.period[0] <= now < this.period[1]
 
 
-@pytest.mark.parametrize("words", ["for 5 years", "in 12 years", "last year", "next year"])
+@pytest.mark.parametrize("words", ["in 12 years", "next year", "in 400 days"])
 def test_beyond_the_calendar_is_no_day(words: str) -> None:
-    """Wrong: a message from the calendar's first or last year makes its batch fail."""
-    first, last = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
-    assert None in (meant(words, first), meant(words, last))
+    """Wrong: a message from the calendar's last year makes its batch fail."""
+    last = datetime(9999, 12, 30, tzinfo=UTC)
+    assert meant(words, last) is None
 
 
 @given(st.text(max_size=40), st.datetimes())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 
-from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS, dates
+from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS, before, dates, whole
+from agent_memory.retrieval.dates import Period as Days
 
 Period = tuple[datetime, datetime]
 """Start and end; the end is exclusive."""
@@ -30,19 +31,20 @@ def parse(text: str | None) -> Period | None:
         return None
     year, month, day = (int(part) if part else None for part in match.groups())
     assert year is not None
+    unit = "year" if month is None else "month" if day is None else "day"
     try:
-        begin = datetime(year, 1 if month is None else month, 1 if day is None else day, tzinfo=UTC)
-        if day is not None:
-            return begin, begin + timedelta(days=1)
-        if month is not None:
-            return begin, datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
-        return begin, datetime(year + 1, 1, 1, tzinfo=UTC)
+        begin = date(year, 1 if month is None else month, 1 if day is None else day)
+        return _exclusive(whole(begin, unit))
     except (ValueError, OverflowError):  # the calendar has no such day
         return None
 
 
-def day_of(moment: datetime) -> datetime:
-    """Return the calendar day of a timestamp, in the timestamp's time zone, as midnight UTC."""
+def _exclusive(days: Days) -> Period:
+    return day_of(days.first), day_of(days.last) + timedelta(days=1)
+
+
+def day_of(moment: date) -> datetime:
+    """Return a day, or a timestamp's day in the timestamp's time zone, as midnight UTC."""
     return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
 
 
@@ -164,7 +166,7 @@ def _period(text: str, today: datetime) -> Period | None:
         text = bare
     for form in (text, _PART.sub("", text)):
         if form in _SINGLE:
-            return _day(today, _SINGLE[form])
+            return _whole(today, _SINGLE[form], "day")
         if ago := _AGO.fullmatch(form):
             return _off(ago, today, -1)
         if " from " in form and (ahead := _AHEAD.fullmatch(form)):
@@ -182,7 +184,7 @@ def _off(match: re.Match[str], today: datetime, sign: int) -> Period | None:
         many = 1 if number in ("a", "an") else _NUMBERS.index(number) + 1
     if not 0 < many <= _FAR[unit]:
         return None
-    return _UNITS[unit](today, sign * many)
+    return _whole(today, sign * many, unit)
 
 
 def _beside(off: int, what: str, today: datetime) -> Period | None:
@@ -190,10 +192,12 @@ def _beside(off: int, what: str, today: datetime) -> Period | None:
         return _weekday(off, WEEKDAYS.index(what), today)
     if what in MONTHS:
         return _month_named(off, MONTHS.index(what) + 1, today)
-    if what == "weekend":
-        saturday = _week(today, off)[0] + timedelta(days=5)
-        return saturday, saturday + timedelta(days=2)
-    return _UNITS[what](today, off)
+    return _whole(today, off, what)
+
+
+def _whole(today: datetime, off: int, unit: str) -> Period:
+    """Return the day, week, weekend, month or year that is `off` units after the current one."""
+    return _exclusive(whole(before(today.date(), -off, unit), unit))
 
 
 def _weekday(off: int, number: int, today: datetime) -> Period | None:
@@ -202,8 +206,8 @@ def _weekday(off: int, number: int, today: datetime) -> Period | None:
     None for "next Friday", which is ambiguous.
     """
     if off < 0:
-        return _day(today, -((today.weekday() - number - 1) % 7 + 1))
-    return _day(_week(today, 0)[0], number) if off == 0 else None
+        return _whole(today, -((today.weekday() - number - 1) % 7 + 1), "day")
+    return _whole(today, number - today.weekday(), "day") if off == 0 else None
 
 
 def _month_named(off: int, number: int, today: datetime) -> Period | None:
@@ -232,33 +236,3 @@ def _named(text: str) -> Period | None:
 
 
 _MOST_WORDS = 4  # maximum words of a date, as in "8th of May 2023"
-
-
-def _day(today: datetime, off: int) -> Period:
-    day = today + timedelta(days=off)
-    return day, day + timedelta(days=1)
-
-
-def _week(today: datetime, off: int) -> Period:
-    monday = today + timedelta(days=7 * off - today.weekday())
-    return monday, monday + timedelta(days=7)
-
-
-def _month(today: datetime, off: int) -> Period:
-    first = _first_of_month(today, off)
-    return first, _first_of_month(first, 1)
-
-
-def _year(today: datetime, off: int) -> Period:
-    january = _first_of_month(today, 12 * off - today.month + 1)
-    return january, _first_of_month(january, 12)
-
-
-def _first_of_month(today: datetime, months: int) -> datetime:
-    years, month = divmod(today.year * 12 + today.month - 1 + months, 12)
-    return datetime(years, month + 1, 1, tzinfo=UTC)
-
-
-_UNITS: dict[str, Callable[[datetime, int], Period]] = {
-    "day": _day, "week": _week, "month": _month, "year": _year,
-}  # fmt: skip
