@@ -9,65 +9,14 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from agent_memory.core.text import unaccented
+from agent_memory.core.text import unaccented, word_lists
 from agent_memory.retrieval.languages import ENGLISH, languages_of
 
-_TABLE = """
-today: heute hoy hoje oggi aujourd'hui vandaag
-yesterday: gestern ayer ontem ieri hier gisteren
-day: tag tage tagen dia dias giorno giorni jour jours dagen
-week: woche wochen semana semanas settimana settimane semaine semaines weken
-weekend: wochenende finde week-end
-month: monat monate monaten mes meses mese mesi mois maand maanden
-year: jahr jahre jahren ano anos anno anni annee annees an ans jaar
-last: letzte letzten letzter letztes letztem pasado pasada pasados pasadas passado passada
-last: scorso scorsa scorsi scorse dernier derniere derniers dernieres vorige vorigen
-last: afgelopen
-this: diese diesen dieser dieses diesem este esta esto neste nesta questo questa ce cet cette
-this: deze dit
-ago: vor hace geleden fa
-in: im en em nel au
-on: am
-monday: montag lunes segunda-feira lunedi lundi maandag
-tuesday: dienstag martes terca-feira martedi mardi dinsdag
-wednesday: mittwoch miercoles quarta-feira mercoledi mercredi woensdag
-thursday: donnerstag jueves quinta-feira giovedi jeudi donderdag
-friday: freitag viernes sexta-feira venerdi vendredi vrijdag
-saturday: samstag sonnabend sabado sabato samedi zaterdag
-sunday: sonntag domingo domenica dimanche zondag
-january: januar janner enero janeiro gennaio janvier januari
-february: februar febrero fevereiro febbraio fevrier februari
-march: marz marzo marco mars maart
-april: abril aprile avril
-may: mai mayo maio maggio
-june: juni junio junho giugno juin
-july: juli julio julho luglio juillet
-august: agosto aout augustus
-september: septiembre setembro settembre septembre
-october: oktober octubre outubro ottobre octobre
-november: noviembre novembro novembre
-december: dezember diciembre dezembro dicembre decembre
-spring: fruhling fruhjahr primavera printemps
-summer: sommer verano verao estate ete zomer
-autumn: fall herbst otono outono autunno automne herfst
-winter: invierno inverno hiver
-1: one a eine einer einem ein una uno um uma un une
-2: two couple zwei dos dois duas due deux twee
-3: three few drei tres tre trois drie
-4: four vier cuatro quatro quattro quatre
-5: five funf cinco cinque cinq vijf
-6: six sechs seis sei zes
-7: seven sieben siete sete sette sept zeven
-8: eight acht ocho oito otto huit
-9: nine neun nueve nove neuf negen
-10: ten zehn diez dez dieci dix tien
-"""
-
-ENGLISH_OF: dict[str, str] = {
-    other: english
-    for line in _TABLE.strip().splitlines()
-    for english, others in [line.split(": ")]
-    for other in others.split()
+ENGLISH_OF = {
+    other: section.removeprefix("date ")
+    for section, others in word_lists().items()
+    if section.startswith("date ")
+    for other in others
 }
 """The English word for each foreign word or synonym."""
 

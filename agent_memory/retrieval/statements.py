@@ -16,7 +16,7 @@ from operator import eq
 from agent_memory.core.query_text import asks, ends_asking, requests, words_asking
 from agent_memory.core.records import Hit, Record
 from agent_memory.core.text import names as names_in
-from agent_memory.core.text import sentences
+from agent_memory.core.text import sentences, word_lists
 from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import words, words_up_to
@@ -24,29 +24,7 @@ from agent_memory.retrieval.words import words, words_up_to
 FULL = 12
 """A message with at least this number of words is long enough to state something."""
 
-_NOT_KNOWING_TEXT = """
-know known sure sorry unfortunately afraid information info detail details idea clue access
-remember recall tell told mention mentioned say said share shared find found memory record
-records yet far anything nothing haven't hasn't don't doesn't didn't can't cannot couldn't
-unable able ask asked answer question apologize apologies currently not provide provided
-let want would could help unsure
-weiß weiss leider keine kein nicht nichts ahnung tut mir leid das ich dir dazu noch du hast gesagt
-erzählt
-sais pas je ne désolé désolée aucune information ça me tu l'as dit sait encore
-no lo sé se siento tengo información aún todavía me has dicho
-não nao sei desculpe desculpa informação ainda eu disse infelizmente
-non so mi dispiace ancora purtroppo lo hai detto informazioni
-weet niet helaas sorry geen informatie verteld nog
-bilmiyorum üzgünüm maalesef bilgim bilgi yok henüz söylemedin
-tiedä valitettavasti anteeksi pahoillani kertonut vielä tietoa
-vet inte tyvärr förlåt ved ikke desværre beklager dessverre
-не знаю извини извините к сожалению пока нет информации я вам тебе
-पता नहीं माफ़ माफ कीजिए जानता जानती जानकारी बताया अभी
-لا أعرف أعلم آسف عذرا للأسف معلومات
-我不知道 抱歉 对不起 很抱歉 不清楚
-知りません 分かりません わかりません ごめんなさい すみません 申し訳ありません
-모르겠습니다 모르겠어요 죄송합니다 미안해요
-"""
+_NOT_KNOWING_TEXT = " ".join(word_lists()["not knowing"])
 _MOST_KNOWN = 4_000
 _TAG = re.compile(
     r",\s*(?:can you believe (?:it|that)|you know|right|huh|eh|okay|ok|no|remember"
