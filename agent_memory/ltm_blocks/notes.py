@@ -20,7 +20,7 @@ from agent_memory.core.tracing import of_id, of_record, traced
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import NoteBlock, QueryThread, Resources
 from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, id_of_key
-from agent_memory.ltm_blocks.text_indexes import TextIndexes
+from agent_memory.models.embedders.best_effort import BestEffort, TextIndexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class NoteMemory(CollectionBlock, NoteBlock):
 
     def bind(self, resources: Resources) -> Self:
         bound = super().bind(resources)
-        bound._indexes = TextIndexes(resources)
+        bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
         return bound
 
     def open(self, scope: Scope) -> Notes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import PrivateAttr, field_validator
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from agent_memory.retrieval.query import Query
 
 logger = logging.getLogger(__name__)
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _DEEP = 10  # number of extra hits, because hits that only repeat the question are dropped
 _SURE = 0.5  # minimum relevance of a message that reports the event named in a question
@@ -42,30 +40,6 @@ _LIKE = 20  # number of records in which corrections of a statement are searched
 _AHEAD = 32  # number of texts that are encoded at a time in the background
 _DEEPER = 4  # factor by which a deeper search returns more records
 _DEEPEST = 2_000
-
-
-def _in_force(
-    call: Callable[Concatenate[VectorMemory, P], T],
-) -> Callable[Concatenate[VectorMemory, P], T]:
-    """Wrap a method. If another process rebuilt the vectors for another model, errors say so."""
-
-    @wraps(call)
-    def wrapped(block: VectorMemory, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return call(block, *args, **kwargs)
-        except DimensionMismatch as error:
-            ours = block._embedder
-            stored = block.vectors.vector_blocks().get(block.name)
-            if ours is None or stored in (None, (ours.dimension, ours.name)):
-                raise
-            if repr(ours.name) in str(error):  # the store's own error is more detailed
-                raise
-            raise DimensionMismatch(
-                f"The block {block.name!r} now has vectors of the model {stored[1]!r}, but this "
-                f"process uses {ours.name!r}. Restart the process with the new settings."
-            ) from error
-
-    return wrapped
 
 
 class VectorMemory(Block):
@@ -210,7 +184,6 @@ class VectorMemory(Block):
             embedder.encode(missing[:_AHEAD])
         return len(missing) > _AHEAD
 
-    @_in_force
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         from agent_memory.retrieval.turns import spoken
 
@@ -220,7 +193,6 @@ class VectorMemory(Block):
         records, features = self._encoded(scope, self._ready().encode, turns)
         self._vectors.put_vectors(self.name, records, features, lease=scope.lease)
 
-    @_in_force
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         from agent_memory.core.fusion import folded
         from agent_memory.core.query_text import asks_for_all

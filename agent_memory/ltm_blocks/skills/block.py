@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 
@@ -23,7 +24,7 @@ from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, checked, found_by, rendered
 from agent_memory.ltm_blocks.skills.library import Found, Library
-from agent_memory.ltm_blocks.text_indexes import TextIndexes
+from agent_memory.models.embedders.best_effort import BestEffort, TextIndexes
 
 _RECALLED = 4_000
 _READABLE = 24
@@ -49,7 +50,6 @@ class SkillMemory(ManualBlock):
     max_skills: Positive = 200
     max_bytes: Positive = 100_000
 
-    _library: Library | None = PrivateAttr(default=None)
     _indexes: TextIndexes = PrivateAttr()
 
     @field_validator("folder")
@@ -60,12 +60,10 @@ class SkillMemory(ManualBlock):
         except RuntimeError as error:
             raise ConfigError(f"{value}: {error} Give the folder's full path.") from None
 
-    @property
+    @cached_property
     def library(self) -> Library:
         """The files in the folder."""
-        if self._library is None:
-            self._library = Library(self.folder.absolute(), self.max_bytes)
-        return self._library
+        return Library(self.folder.absolute(), self.max_bytes)
 
     def bind(self, resources: Resources) -> Self:
         """Bind the block; see `Block.bind`.
@@ -76,8 +74,7 @@ class SkillMemory(ManualBlock):
         if os.path.isfile(self.folder):
             raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
-        bound._library = Library(self.folder.absolute(), self.max_bytes)
-        bound._indexes = TextIndexes(resources)
+        bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
         return bound
 
     def open(self, scope: Scope) -> Skills:

@@ -50,9 +50,19 @@ class Library:
         home = self._home(owner)
         if not self._holds(home):
             return Found({}, [self._outside(home)])
+        result = Found({}, [])
         with _usable():
             read = {path: self._read(path) for path in self._files(home)}
-        return self._skills(read, shared=owner is None)
+        for path, content in read.items():
+            if isinstance(content, BrokenSkill):
+                result.broken.append(content)
+            elif content is not None and (other := result.skills.get(content.name)):
+                assert other.path is not None
+                problem = f"{self._shown(other.path)} has this `name` too. Rename one of them."
+                result.broken.append(self._broken(path, problem))
+            elif content is not None:
+                result.skills[content.name] = replace(content, path=path, shared=owner is None)
+        return result
 
     def seen(self, owner: str | None) -> Found:
         """Return the skills that an owner sees: the shared skills and the owner's own skills.
@@ -65,7 +75,7 @@ class Library:
         own = self.read(owner)
         problem = "A shared skill has this `name` and takes precedence. Use another name."
         hidden = [
-            BrokenSkill(self._shown(skill.path), 1, problem)
+            self._broken(skill.path, problem)
             for name, skill in own.skills.items()
             if name in everybodys.skills and skill.path is not None
         ]
@@ -159,31 +169,18 @@ class Library:
         name = self._shown(path)
         return self._parsed.computed((name, data), lambda: parse(data, name))
 
-    def _skills(self, read: dict[Path, Skill | BrokenSkill | None], *, shared: bool) -> Found:
-        result = Found({}, [])
-        for path, content in read.items():
-            if content is None:
-                continue
-            if isinstance(content, BrokenSkill):
-                result.broken.append(content)
-            elif other := result.skills.get(content.name):
-                assert other.path is not None
-                problem = f"{self._shown(other.path)} has this `name` too. Rename one of them."
-                result.broken.append(BrokenSkill(self._shown(path), 1, problem))
-            else:
-                result.skills[content.name] = replace(content, path=path, shared=shared)
-        return result
-
     def _holds(self, path: Path) -> bool:
         """Return whether a path, with links resolved, is in the folder."""
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._folder))
 
     def _outside(self, path: Path) -> BrokenSkill:
         problem = "This link leads out of the folder. Put the files themselves here."
-        return BrokenSkill(self._shown(path), 1, problem)
+        return self._broken(path, problem)
 
     def _unreadable(self, path: Path, why: str) -> BrokenSkill:
-        problem = f"The file cannot be read: {why}. Fix or remove the file."
+        return self._broken(path, f"The file cannot be read: {why}. Fix or remove the file.")
+
+    def _broken(self, path: Path, problem: str) -> BrokenSkill:
         return BrokenSkill(self._shown(path), 1, problem)
 
     def _shown(self, path: Path) -> str:

@@ -203,10 +203,7 @@ class SpatialMemory(CollectionBlock):
 
     def relevance(self, question: str, texts: Sequence[str]) -> np.ndarray:
         """Return for each text the probability that it is relevant to a question."""
-        from agent_memory.retrieval.texts import TextIndex
-
-        index = TextIndex(texts, self._embedder.encode(texts))
-        return index.relevance(self._embedder.query(question))
+        return self._embedder.index(texts).relevance(self._embedder.query(question))
 
     def _index_of(self, records: Sequence[Record]) -> PlaceIndex:
         from agent_memory.ltm_blocks.spatial.search import PlaceIndex

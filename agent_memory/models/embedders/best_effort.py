@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.lazy import made_once
 from agent_memory.core.notices import error_text, notice
 from agent_memory.errors import DimensionMismatch, ModelError, SpendingLimitReached
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agent_memory.retrieval.query import Query
+    from agent_memory.retrieval.texts import TextIndex
     from agent_memory.retrieval.vectors import Encoding
 
 logger = logging.getLogger(__name__)
@@ -29,6 +31,7 @@ DOWN = (ModelError, DimensionMismatch)
 
 _REST_SECONDS, _LONGEST_REST = 1.0, 30.0
 _SOON_SECONDS = 0.5  # time limit for encoding new texts while a question waits
+_MOST_INDEXED = 20_000  # maximum number of texts in a `TextIndexes`
 _BATCH = 1_000  # characters that a local embedder encodes between two checks of the time limit
 
 
@@ -62,6 +65,12 @@ class BestEffort:
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return an encoding of each text within about 0.5 s; see `SoonEncoded`."""
         return self.soon()(texts)
+
+    def index(self, texts: Sequence[str]) -> TextIndex:
+        """Return a search index of texts, some perhaps without vectors; see `encode`."""
+        from agent_memory.retrieval.texts import TextIndex
+
+        return TextIndex(texts, self.encode(texts))
 
     def opened(self) -> Encoder | None:
         """Return the embedder; None while it is down or cannot be opened."""
@@ -172,3 +181,25 @@ def _blank(dimension: int) -> Encoding:
     from agent_memory.retrieval.vectors import encoding_of
 
     return encoding_of(np.zeros(dimension, np.float32))
+
+
+class TextIndexes(Cache[str, "TextIndex"]):
+    """Indexes by owner, each valid while the owner's texts are the same. Thread-safe.
+
+    The caller reads the texts from the store every time, and the cache compares them with the
+    indexed texts. The cache therefore notices changes by other processes.
+    """
+
+    def __init__(self, embedder: BestEffort) -> None:
+        super().__init__(_MOST_INDEXED, len)
+        self._embedder = embedder
+
+    def relevance(self, owner: str, texts: Sequence[str], question: str) -> np.ndarray:
+        """Return for each of an owner's texts the probability that it is relevant to a question."""
+        index = self.find(owner)
+        if index is None or index.texts != texts:
+            index = self._embedder.index(texts)
+            # an index without vectors is not cached while the embedder is down
+            if index.encoded or self._embedder.has_vectors() is False:
+                self.put(owner, index)
+        return index.relevance(self._embedder.query(question))
