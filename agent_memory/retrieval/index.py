@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Self
 
@@ -11,13 +12,11 @@ import numpy as np
 
 from agent_memory.core.lazy import made_once
 from agent_memory.core.records import Record
-from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.features import PLACE, Features
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import (
     REACH,
     Candidates,
-    Named,
     Ranked,
     in_order,
     informativeness,
@@ -98,11 +97,6 @@ class SegmentIndex:
         records: np.ndarray = order[included]
         return records
 
-    def _in_order(self, chosen: np.ndarray) -> np.ndarray:
-        order, at, _ = self._ordered
-        records: np.ndarray = order[np.sort(at[chosen])]
-        return records
-
     def extended(self, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
         """Return an index with additional records. For `compact` see `Segment.of`."""
         segments = [*self.segments]
@@ -119,7 +113,8 @@ class SegmentIndex:
     def vector(self, place: int) -> np.ndarray:
         """Return the (dimension,) vector of a record; zeros if it has none."""
         segment, row = self._found_in(place)
-        return segment.meaning.floats_at(row)
+        vector: np.ndarray = segment.meaning.only(np.array([row])).floats()[0]
+        return vector
 
     def _found_in(self, place: int) -> tuple[Segment, int]:
         at = bisect_right(self._firsts, place) - 1
@@ -135,11 +130,19 @@ class SegmentIndex:
             return nearest([index._nearest_to(each.meaning, depth) for index, each in pairs], limit)
         return ranked([index.candidates(encoded, depth) for index, encoded in pairs], query, limit)
 
-    def _nearest_to(self, meaning: np.ndarray, depth: int) -> tuple[Named, np.ndarray]:
-        """Return the records nearest to a direction with their cosines, unordered."""
+    def _nearest_to(
+        self, meaning: np.ndarray, depth: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return ids, vectors and cosines of the records nearest to a direction, unordered."""
         cosines = self._cosines(meaning)
         places = _best(np.where(self.filled, cosines, -np.inf), depth, above=-np.inf)
-        return Named(self.name, self.vector, places), cosines[places]
+        return *self._records(places), cosines[places]
+
+    def _records(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of records, and functions that return their vectors."""
+        numbers = places.tolist()
+        vectors = [partial(self.vector, number) for number in numbers]
+        return np.array([*map(self.name, numbers)], object), np.array(vectors, object)
 
     def candidates(self, query: Query, depth: int) -> Candidates:
         """Return the nearest records by meaning, by words and in the period, with their neighbours.
@@ -157,11 +160,19 @@ class SegmentIndex:
             filled = np.where(self.filled, cosines, -np.inf)
             first = np.concatenate([first, _best(filled, depth, above=-np.inf)])
         if query.period is not None:
-            then = np.where(self._within(query.period), cosines + words, -np.inf)
+            days, period = self._places["day"], query.period
+            then = (days >= period.first.toordinal()) & (days <= period.last.toordinal())
+            then = np.where(then, cosines + words, -np.inf)
             first = np.concatenate([first, _best(then, depth, above=-np.inf)])
-        places = self._in_order(np.unique(first)) if query.alone else self.with_neighbours(first)
+        if query.alone:
+            order, at, _ = self._ordered
+            places = order[np.sort(at[np.unique(first)])]
+        else:
+            places = self.with_neighbours(first)
+        names, vectors = self._records(places)
         return Candidates(
-            names=Named(self.name, self.vector, places),
+            names=names,
+            vectors=vectors,
             places=self._places[places],
             cosines=cosines[places],
             filled=self.filled[places] if len(query.meaning) else np.zeros(len(places), np.bool_),
@@ -172,18 +183,13 @@ class SegmentIndex:
             holding=holding,
         )
 
-    def _within(self, period: Period) -> np.ndarray:
-        days = self._places["day"]
-        matches: np.ndarray = (days >= period.first.toordinal()) & (days <= period.last.toordinal())
-        return matches
-
     def _weights(self, words: Sequence[Sequence[int]]) -> np.ndarray:
         """Return for each word and record the highest weight of the word's forms, (words, n)."""
         weights = np.zeros((len(words), len(self)), np.float32)
         terms = np.array([term for word in words for term in word], np.uint32)
         owners = np.repeat(np.arange(len(words)), [len(word) for word in words])
         for first, segment in zip(self._firsts, self.segments, strict=False):
-            segment.words.find(terms).raise_to(weights[:, first : first + segment.records], owners)
+            segment.words.raise_to(weights[:, first : first + segment.records], terms, owners)
         return weights
 
     def _cosines(self, meaning: np.ndarray) -> np.ndarray:

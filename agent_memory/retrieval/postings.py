@@ -162,36 +162,21 @@ class Postings(NamedTuple):
             for start, end in zip([0, *ends], ends, strict=False)
         ]
 
-    def find(self, numbers: np.ndarray) -> Matches:
-        """Look up word numbers (uint32)."""
+    def raise_to(self, weights: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> None:
+        """Raise each entry of `weights` to the weight of the row's words in the record.
+
+        Args:
+            weights: (rows, records) float32, changed in place. Greater entries stay.
+            numbers: Word numbers (uint32).
+            rows: The row of each word. Several words may share a row.
+        """
         at = np.searchsorted(self.terms, numbers)
         at[at == len(self.terms)] = 0
         which = np.flatnonzero(self.terms[at] == numbers) if len(self.terms) else at[:0]
-        starts = self.starts[at[which]].astype(np.intp)
-        return Matches(self, which, starts, self.starts[at[which] + 1] - starts)
-
-
-class Matches(NamedTuple):
-    postings: Postings
-    which: np.ndarray  # (n,) the indexes of the words that occur in any record
-    starts: np.ndarray  # (n,) the first posting of each such word
-    sizes: np.ndarray  # (n,) the number of records with each such word
-
-    def raise_to(self, weights: np.ndarray, rows: np.ndarray) -> None:
-        """Raise each entry of `weights` to the weight of the row's words in the record.
-
-        Entries that are already greater stay.
-
-        Args:
-            weights: (rows, records) float32, changed in place.
-            rows: The row of each word that was looked up. Several words may share a row.
-        """
-        runs = zip(
-            rows[self.which].tolist(), self.starts.tolist(), self.sizes.tolist(), strict=True
-        )
-        for row, start, size in runs:
-            places = self.postings.places[start : start + size]
-            own = self.postings.weights[start : start + size].astype(np.float32)
+        starts, ends = self.starts[at[which]].tolist(), self.starts[at[which] + 1].tolist()
+        for row, start, end in zip(rows[which].tolist(), starts, ends, strict=True):
+            places = self.places[start:end]
+            own = self.weights[start:end].astype(np.float32)
             weights[row, places] = np.maximum(weights[row, places], own)
 
 

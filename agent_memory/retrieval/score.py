@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, Self
 
@@ -29,43 +29,11 @@ def in_order(places: np.ndarray) -> np.ndarray:
     return order
 
 
-class Named(NamedTuple):
-    """Ids and vectors of records. Each is computed only when it is needed."""
-
-    name: Callable[[int], str]  # returns a record's id by its number
-    # returns a record's (dimension,) vector by its number; zeros if it has none
-    vector: Callable[[int], np.ndarray]
-    numbers: np.ndarray  # (n,) the numbers of the records
-
-    @classmethod
-    def joined(cls, parts: Sequence[Named]) -> Named:
-        every = [(part, number) for part in parts for number in part.numbers.tolist()]
-
-        def name(at: int) -> str:
-            part, number = every[at]
-            return part.name(number)
-
-        def vector(at: int) -> np.ndarray:
-            part, number = every[at]
-            return part.vector(number)
-
-        return cls(name, vector, np.arange(len(every)))
-
-    def at(self, rows: np.ndarray) -> Named:
-        return self._replace(numbers=self.numbers[rows])
-
-    def all(self) -> list[str]:
-        return [self.name(number) for number in self.numbers.tolist()]
-
-    def vectors(self) -> list[Callable[[], np.ndarray]]:
-        """Return for each record a function that returns its vector."""
-        return [partial(self.vector, number) for number in self.numbers.tolist()]
-
-
 class Candidates(NamedTuple):
     """The records that a search scores in detail, ordered by session, seq and passage."""
 
-    names: Named
+    names: np.ndarray  # (n,) the id of each record
+    vectors: np.ndarray  # (n,) for each record, a function that returns its vector, or else zeros
     places: np.ndarray  # (n,) rows of `features.PLACE`
     cosines: np.ndarray  # (n,) cosine of each record with the question
     filled: np.ndarray  # (n,) whether the cosine is known
@@ -87,16 +55,15 @@ class Candidates(NamedTuple):
         """
         if len(parts) == 1:
             return parts[0]
-        names = Named.joined([part.names for part in parts])
-        columns = map(np.concatenate, zip(*(part[1:7] for part in parts), strict=True))
+        columns = map(np.concatenate, zip(*(part[:8] for part in parts), strict=True))
         total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
-        every = cls._make([names, *columns, total, np.array(holding)])
+        every = cls._make([*columns, total, np.array(holding)])
         order = in_order(every.places)
-        return every.at(order[~_repeated(every.places[order], names.at(order))])
+        return every.at(order[~_repeated(every.places[order], every.names[order])])
 
     def at(self, rows: np.ndarray) -> Self:
-        columns = (column[rows] for column in self[1:7])
-        return type(self)._make([self.names.at(rows), *columns, self.total, self.holding])
+        columns = (column[rows] for column in self[:8])
+        return type(self)._make([*columns, self.total, self.holding])
 
     def following(self, rows: np.ndarray) -> np.ndarray:
         """Return the rows of the next two records of each record in its session."""
@@ -126,13 +93,12 @@ class Candidates(NamedTuple):
         ]
 
 
-def _repeated(places: np.ndarray, names: Named) -> np.ndarray:
+def _repeated(places: np.ndarray, names: np.ndarray) -> np.ndarray:
     """Return for each record whether an earlier record has the same id, and thus the same place."""
     own = places[["session", "seq", "part"]]
     same = own[1:] == own[:-1]
     rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
-    ids = names.at(rows).all()
-    first = {name: at for at, name in reversed([*enumerate(ids)])}
+    first = {name: at for at, name in reversed([*enumerate(names[rows])])}
     repeated = np.zeros(len(places), np.bool_)
     repeated[np.delete(rows, list(first.values()))] = True
     return repeated
@@ -221,8 +187,8 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
         chosen = np.union1d(chosen, np.flatnonzero(np.isin(best, following)))
     best = best[chosen]
     return Ranked(
-        candidates.names.at(best).all(),
-        candidates.names.at(best).vectors(),
+        candidates.names[best].tolist(),
+        candidates.vectors[best].tolist(),
         counted[chosen],
         relevance[best],
         parts[best],
@@ -231,22 +197,22 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     )
 
 
-def nearest(per_index: Sequence[tuple[Named, np.ndarray]], limit: int) -> Ranked:
+def nearest(per_index: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], limit: int) -> Ranked:
     """Rank records of one or several indexes by their cosines alone; their relevance is 0.
 
-    A record that several indexes have is taken from the first.
+    Each index gives ids, functions that return the vectors, and cosines. A record that several
+    indexes have is taken from the first.
     """
-    names = Named.joined([names for names, _ in per_index])
-    cosines = np.concatenate([cosines for _, cosines in per_index])
+    names, vectors, cosines = map(np.concatenate, zip(*per_index, strict=True))
     first: dict[str, int] = {}
     for at in np.argsort(-cosines, kind="stable").tolist():
         if len(first) == limit:
             break
-        first.setdefault(names.name(at), at)
+        first.setdefault(names[at], at)
     rows = np.array([*first.values()], np.intp)
     cosines, zeros = cosines[rows], np.zeros((len(rows), len(PARTS)), np.float32)
     none = zeros[:, 0]
-    return Ranked([*first], names.at(rows).vectors(), cosines, none, zeros, cosines, none)
+    return Ranked([*first], vectors[rows].tolist(), cosines, none, zeros, cosines, none)
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:

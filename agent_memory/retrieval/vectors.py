@@ -70,14 +70,14 @@ class Vectors(NamedTuple):
             return cls(np.concatenate([part.rows for part in parts]), None, length)
         if any(part.scales is None for part in full):
             return cls(np.concatenate([part.floats() for part in parts]), None, length)
-        scaled = [part if part.scales is not None else part._zeros() for part in parts]
-        scales = np.concatenate([part.scales for part in scaled if part.scales is not None])
-        return cls(np.concatenate([part.rows for part in scaled]), scales, length)
-
-    def _zeros(self) -> Self:
-        count = len(self.rows)
-        rows, scales = np.zeros((count, self.length), np.int8), np.zeros(count, np.float32)
-        return self._replace(rows=rows, scales=scales)
+        pairs = [
+            (np.zeros((len(part.rows), length), np.int8), np.zeros(len(part.rows), np.float32))
+            if part.scales is None  # it has only zeros
+            else (part.rows, part.scales)
+            for part in parts
+        ]
+        rows, scales = map(np.concatenate, zip(*pairs, strict=True))
+        return cls(rows, scales, length)
 
     @property
     def nbytes(self) -> int:
@@ -97,12 +97,6 @@ class Vectors(NamedTuple):
         if not self.rows.shape[1]:
             return np.zeros((len(self.rows), self.length), np.float32)
         return self.rows if self.scales is None else self.rows * self.scales[:, None]
-
-    def floats_at(self, place: int) -> np.ndarray:
-        if not self.rows.shape[1]:
-            return np.zeros(self.length, np.float32)
-        row = np.asarray(self.rows[place], np.float32)
-        return row if self.scales is None else row * self.scales[place]
 
     def products(self, vector: np.ndarray) -> np.ndarray:
         """Return the dot product of each row with a float32 vector."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
 
@@ -50,6 +49,7 @@ class SkillMemory(ManualBlock):
     max_skills: Positive = 200
     max_bytes: Positive = 100_000
 
+    _library: Library | None = PrivateAttr(default=None)
     _indexes: TextIndexes = PrivateAttr()
 
     @field_validator("folder")
@@ -60,10 +60,12 @@ class SkillMemory(ManualBlock):
         except RuntimeError as error:
             raise ConfigError(f"{value}: {error} Give the folder's full path.") from None
 
-    @cached_property
+    @property
     def library(self) -> Library:
         """The files in the folder."""
-        return Library(self.folder.absolute(), self.max_bytes)
+        if self._library is None:
+            self._library = Library(self.folder.absolute(), self.max_bytes)
+        return self._library
 
     def bind(self, resources: Resources) -> Self:
         """Bind the block; see `Block.bind`.
@@ -74,6 +76,7 @@ class SkillMemory(ManualBlock):
         if os.path.isfile(self.folder):
             raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
+        bound._library = None  # the folder may have changed
         bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
         return bound
 
