@@ -76,7 +76,7 @@ class SkillMemory(ManualBlock):
         if os.path.isfile(self.folder):
             raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
-        bound._library = None  # the folder may have changed
+        bound._library = Library(self.folder.absolute(), self.max_bytes)
         bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
         return bound
 
