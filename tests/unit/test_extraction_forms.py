@@ -15,11 +15,11 @@ from agent_memory.ltm_blocks.extractive.forms import (
     CATEGORIES,
     FactForm,
     Finding,
+    ProfileForm,
     clamped,
     prompt_version,
 )
 from agent_memory.ltm_blocks.extractive.history.sources import helpful, sources
-from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
 from agent_memory.ltm_blocks.extractive.settling import Answers, Group
 from tests.unit.claiming import DAY
 

@@ -18,13 +18,18 @@ from agent_memory.core.text import escape
 from agent_memory.core.transcript import Count, split
 from agent_memory.errors import ContextTooLong
 from agent_memory.ltm_blocks.base import record_id
+from agent_memory.ltm_blocks.extractive.forms import Form, ProfileForm
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed, unmarked
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft, Rules, drafts
 from agent_memory.ltm_blocks.extractive.history.likeness import most_alike
 from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, helpful
-from agent_memory.ltm_blocks.extractive.profiles import Form, ProfileForm, settle_fields
-from agent_memory.ltm_blocks.extractive.settling import Existing, reconcile, settle
+from agent_memory.ltm_blocks.extractive.settling import (
+    Existing,
+    reconcile,
+    settle,
+    settle_fields,
+)
 from agent_memory.ltm_blocks.extractive.storage import vectors_of, with_vectors
 
 if TYPE_CHECKING:

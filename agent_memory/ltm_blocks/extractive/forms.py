@@ -1,18 +1,32 @@
-"""Extraction forms: the prompt for a batch, and the schema of the model's answer."""
+"""Extraction forms: the prompt for a batch, and the schema of the model's answer.
+
+`FactForm` asks for facts as sentences, `ProfileForm` for the fields of a pydantic model.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from datetime import datetime, time
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
+from agent_memory.errors import ConfigError
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.history.claims import Kind, Relation
+from agent_memory.ltm_blocks.extractive.history.fact import Fact
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate
-
-if TYPE_CHECKING:
-    from agent_memory.ltm_blocks.extractive.profiles import ProfileForm
 
 _UNKNOWN = {
     "default", "pattern", "minLength", "maxLength", "minItems", "maxItems", "multipleOf",
@@ -181,10 +195,6 @@ class Finding(Dated):
     relation: _Relation = "new"
 
 
-def prompt_version(form: FactForm | ProfileForm) -> str:
-    return record_id(form.prompt, form.schema.__name__)[:8]
-
-
 class FactForm:
     """The extraction form for facts as sentences. A `prompt` replaces `PROMPT`."""
 
@@ -216,3 +226,126 @@ def _candidate(finding: Finding, related: tuple[str, ...]) -> Candidate:
         kind=finding.kind, when=finding.when, related=related,
         relation=finding.relation if related and finding.relation != "new" else "",
     )  # fmt: skip
+
+
+PROFILE_PROMPT = """\
+Fill a profile of the user from the numbered messages, field by field. Give a fact for each value
+that the user tells, and none that is only likely. A field that is a list takes one item a fact. Set
+`corrects` where the user says that what was told before was never so, rather than that it changed,
+and `denied` where the user says that the value itself was never so. Give `until` only where a value
+has ended. The fields:
+{fields}"""
+
+_MANY = (list, set, frozenset)
+
+
+class _Filled(Dated):
+    """The common fields of all findings for a profile."""
+
+    corrects: bool = False
+    denied: bool = False
+
+
+class ProfileForm:
+    compares = False
+
+    def __init__(self, profile: type[BaseModel], prompt: str | None = None) -> None:
+        bare = [name for name, field in profile.model_fields.items() if field.is_required()]
+        if bare:
+            raise ConfigError(
+                f"The field {bare[0]!r} of the profile {profile.__name__} has no default. Give "
+                "each field a default, such as None, for unknown values."
+            )
+        self.profile = profile
+        if not profile.model_fields:
+            raise ConfigError(f"The profile {profile.__name__} has no fields. Add some.")
+        self._items = {name: _item(field) for name, field in profile.model_fields.items()}
+        lines = "\n".join(
+            f"{name}: {field.description or field.title or name.replace('_', ' ')}"
+            for name, field in profile.model_fields.items()
+        )
+        self.prompt = f"{(prompt or PROFILE_PROMPT).replace('{fields}', lines)}\n\n{WHERE}"
+        self.schema = self._schema()
+
+    def candidates(self, answer: BaseModel, ids: Mapping[int, str]) -> list[Candidate]:
+        return [self._candidate(fact) for fact in getattr(answer, "facts", ())]
+
+    def filled(self, facts: Sequence[Fact]) -> BaseModel:
+        """Return a profile with the values of facts. Fields without a fact keep their default."""
+        values: dict[str, Any] = {}
+        for fact in facts:
+            if fact.field not in self._items:  # the profile has changed and lacks the field
+                continue
+            if self._items[fact.field][1]:
+                values[fact.field] = fact.value
+            else:
+                held = values.setdefault(fact.field, [])
+                held += [fact.value] if fact.value not in held else []
+        return self.profile.model_validate(values, by_name=True)
+
+    def _candidate(self, fact: Any) -> Candidate:
+        _, alone = self._items[fact.field]
+        value = TypeAdapter(Any).dump_python(fact.value, mode="json")
+        return Candidate(
+            f"{fact.field.replace('_', ' ')}: {_shown(fact.value, value)}", "user", fact.field,
+            fact.message, fact.quote, fact.since, fact.until, fact.confidence, fact.field, value,
+            alone, fact.corrects, self._fits(fact.field, value, alone), when=fact.when,
+            relation="deny" if fact.denied else "",
+        )  # fmt: skip
+
+    def _fits(self, field: str, value: Any, alone: bool) -> bool:
+        """Return whether the profile's own validation accepts the value."""
+        try:
+            self.profile.model_validate({field: value if alone else [value]}, by_name=True)
+        except ValidationError:
+            return False
+        return True
+
+    def _schema(self) -> type[BaseModel]:
+        kinds: dict[str, Any] = {
+            name: create_model(
+                f"{name.title().replace('_', '')}Told",
+                __base__=_Filled,
+                field=(Literal[name], ...),  # type: ignore[arg-type]
+                value=(annotation, ...),
+            )
+            for name, (annotation, _) in self._items.items()
+        }
+
+        def of_field(answer: Any) -> Any:
+            """Validate by the field's own type. A union would report the errors of every member."""
+            kind = kinds.get(str(answer.get("field"))) if isinstance(answer, dict) else None
+            return answer if kind is None else kind.model_validate(answer)
+
+        union: Any = Union[tuple(kinds.values())]  # noqa: UP007 - made here
+        listed: Any = list[Annotated[union, BeforeValidator(of_field)]]
+        return create_model(f"{self.profile.__name__}Told", facts=(listed, ...))
+
+
+Form = FactForm | ProfileForm
+
+
+def _item(field: Any) -> tuple[Any, bool]:
+    """Return the type of one value of a field, and whether the field has one value at a time."""
+    options = [field.annotation]
+    if get_origin(field.annotation) in (Union, UnionType):
+        options = [option for option in get_args(field.annotation) if option is not type(None)]
+    for option in options:
+        args = get_args(option)
+        if (get_origin(option) or option) in _MANY or (get_origin(option) is tuple and ... in args):
+            return (args[0] if args else str), False
+    kind: Any = options[0] if len(options) == 1 else Union[tuple(options)]  # noqa: UP007 - made here
+    return (Annotated[kind, *field.metadata] if field.metadata else kind), True
+
+
+def _shown(value: Any, plain: Any) -> str:
+    """Return a value in words. Times have no seconds."""
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "minutes")
+    if isinstance(value, time):
+        return value.isoformat("minutes")
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def prompt_version(form: Form) -> str:
+    return record_id(form.prompt, form.schema.__name__)[:8]

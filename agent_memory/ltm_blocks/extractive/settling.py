@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from pydantic import BaseModel, Field
 
 from agent_memory.core.text import escape
+from agent_memory.core.timestamps import BEGINNING
 from agent_memory.ltm_blocks.extractive.forms import MANY_VALUED, AnswerPart, Numbers, one_of
 from agent_memory.ltm_blocks.extractive.history.claims import (
     Claim,
@@ -344,3 +346,75 @@ def _link(relation: Relation, older: Fact | None) -> LinkKind:
 
 def _again(claim: Claim, fact: str, claims: Sequence[Claim]) -> Claim:
     return replace(claim, fact=fact, links=links_again(fact, claims))
+
+
+class _Value(NamedTuple):
+    """A known value of a profile's field, with the fact that states it."""
+
+    weight: int
+    begin: datetime
+    value: Any
+    fact: str
+
+
+def settle_fields(
+    drafts: Sequence[Draft],
+    facts: Sequence[Fact],
+    current: Collection[str],
+    weights: Mapping[str, int],
+) -> tuple[list[Claim], int]:
+    """Return the claims of drafts for a profile's fields, and the number of echoes; see `settle`.
+
+    No model is needed: a field with one value at a time holds the value that began last.
+    """
+    fields: dict[str | None, list[_Value]] = defaultdict(list)
+    for fact in facts:
+        if fact.id in current:
+            weight, begun = weights.get(fact.role, 0), fact.periods[0][0]
+            fields[fact.field].append(_Value(weight, begun, fact.value, fact.id))
+    settled: list[Claim] = []
+    echoes = 0
+    for draft in drafts:
+        claim, begin = draft.claim, draft.claim.begins
+        weight = weights.get(claim.role, 0)
+        known = sorted(fields[claim.field], key=lambda item: (item.weight, item.begin))
+        same = [item for item in known if item.value == claim.value]
+        if draft.relation == "deny":
+            settled += [_denial(claim, [item.fact for item in same])] if same else []
+            continue
+        if claim.alone:  # the field has one value at a time, so only its last value is repeated
+            same = [item for item in same if item is known[-1]]
+        near = [item for item in same if begin is None or item.begin <= begin]
+        if near and begin is None:  # only the end is known
+            claim = replace(claim, links=(Link("end", near[-1].fact),))
+        elif near:
+            if weight < near[-1].weight:
+                echoes += 1
+                continue
+            claim = replace(claim, fact=near[-1].fact)
+        elif draft.corrects:
+            wrong = known if claim.alone else _denied(claim, known)
+            claim = replace(claim, links=tuple(Link("contradict", item.fact) for item in wrong))
+        if claim.fact == claim.id:
+            fields[claim.field].append(_Value(weight, begin or BEGINNING, claim.value, claim.id))
+        settled.append(claim)
+    return settled, echoes
+
+
+def _denial(claim: Claim, facts: Sequence[str]) -> Claim:
+    """Return a claim that contradicts facts, and that is itself never true."""
+    links = tuple(Link("contradict", fact) for fact in facts)
+    at = day_of(claim.recorded_at)
+    return replace(claim, text=f"not {claim.text}", links=links, valid_from=at, valid_to=at)
+
+
+def _denied(claim: Claim, items: Sequence[_Value]) -> Sequence[_Value]:
+    """Return the item of a list that a correction denies, or no item if the correction is unclear.
+
+    A correction is clear if the list has one item, or if the quote names exactly one item.
+    """
+    if len(items) == 1:
+        return items
+    quote = f" {key_of(claim.quote)} "
+    named = [item for item in items if f" {key_of(str(item.value))} " in quote]
+    return named if len(named) == 1 else []
