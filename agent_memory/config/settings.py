@@ -41,7 +41,7 @@ from agent_memory.core.usage import SpendingLimits
 from agent_memory.errors import ConfigError, InvalidBudget, InvalidId, InvalidShares
 from agent_memory.ltm_blocks.base import Block, NoteBlock
 from agent_memory.ltm_blocks.duck_typed import BlockField
-from agent_memory.models.embedders.given import EmbeddingField
+from agent_memory.models.embedders import EmbeddingField
 from agent_memory.models.usage import Price
 from agent_memory.stores import check_url
 from agent_memory.stores.base import Durability, Store

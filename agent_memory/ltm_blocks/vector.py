@@ -19,9 +19,9 @@ from agent_memory.core.threads import given_up
 from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, by_owner, message_id
 from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, EncodeAhead, Waiting
+from agent_memory.models.embedders import EmbeddingField
 from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.embedders.best_effort import BestEffort
-from agent_memory.models.embedders.given import EmbeddingField
 from agent_memory.stores import check_url, serves
 from agent_memory.stores.base import VectorStore
 from agent_memory.stores.kernel.coding import mismatch

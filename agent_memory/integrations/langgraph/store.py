@@ -26,7 +26,7 @@ from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import KeyValue, Put
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.integrations.adapting import threaded
-from agent_memory.models.embedders.given import GivenEmbedder
+from agent_memory.models.embedders import GivenEmbedder
 
 _ROOT = "langgraph.store"
 _WHOLE = "$"

@@ -32,7 +32,7 @@ def unit_rows(rows: Any, source: str = "The embedding model") -> np.ndarray:
     """
     try:
         array = np.asarray(rows, dtype=np.float64)  # squares do not overflow in double precision
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # such as a tensor that needs a gradient
         array = np.full((1, 1), np.nan)
     if array.ndim != 2 or not np.isfinite(array).all():
         raise ModelOutputInvalid(
