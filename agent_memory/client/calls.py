@@ -183,7 +183,7 @@ _SPLIT: Mapping[str, Mapping[str, Any]] = {
 _NAMED: Mapping[str, str] = {
     "Note": "agent_memory.ltm_blocks.notes",
     "Change": "agent_memory.ltm_blocks.extractive.history.history",
-    "Stale": "agent_memory.ltm_blocks.extractive.history.likeness",
+    "Stale": "agent_memory.ltm_blocks.extractive.history.fact",
     "Absorbed": "agent_memory.core.records",
     "Explanation": "agent_memory.core.context",
     "SentContext": "agent_memory.core.prompt_log",

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.values.key_values import KeyValues
-    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact, Stale
     from agent_memory.ltm_blocks.extractive.history.history import Change
-    from agent_memory.ltm_blocks.extractive.history.likeness import Stale
     from agent_memory.ltm_blocks.files.block import Files
     from agent_memory.ltm_blocks.notes import Notes
     from agent_memory.ltm_blocks.skills.block import Skills

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from agent_memory.core.tokens.counter import TokenCounter
     from agent_memory.core.tools import Tool
     from agent_memory.core.turns import Turn
-    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact, Stale
     from agent_memory.ltm_blocks.extractive.history.history import Change
-    from agent_memory.ltm_blocks.extractive.history.likeness import Stale
     from agent_memory.ltm_blocks.notes import Notes
     from agent_memory.models.embedders.base import Encoder
     from agent_memory.models.llm import LLM

@@ -212,7 +212,7 @@ SHAPES: Mapping[type, Shape] = dict(
             "superseded_at superseded_by why field value evidence time",
         ),
         _shape(
-            "ltm_blocks.extractive.history.likeness:Stale",
+            "ltm_blocks.extractive.history.fact:Stale",
             "StaleFact",
             "A fact proposed for forgetting, and why.",
             "fact why of",

@@ -35,8 +35,7 @@ from agent_memory.core.limits import MOST, how_many, place_in_log, quoted
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.usage import SpendingLimit
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput, MessageTooLarge
-from agent_memory.ltm_blocks.extractive.history.fact import ImportanceScorer
-from agent_memory.ltm_blocks.extractive.history.likeness import StalenessDetector
+from agent_memory.ltm_blocks.extractive.history.fact import ImportanceScorer, StalenessDetector
 from agent_memory.ltm_blocks.llm_reranker import FactChooser
 from agent_memory.ltm_blocks.skills.files import Skill
 from agent_memory.models.usage import Price

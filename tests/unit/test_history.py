@@ -19,16 +19,16 @@ from agent_memory.ltm_blocks.extractive.history.claims import (
     links_again,
     links_for,
 )
-from agent_memory.ltm_blocks.extractive.history.fact import Fact
-from agent_memory.ltm_blocks.extractive.history.findings import Draft
-from agent_memory.ltm_blocks.extractive.history.history import facts_of
-from agent_memory.ltm_blocks.extractive.history.likeness import (
+from agent_memory.ltm_blocks.extractive.history.fact import (
     ALIKE,
+    Fact,
     candidates,
     gist,
     key_of,
     most_alike,
 )
+from agent_memory.ltm_blocks.extractive.history.findings import Draft
+from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.history.periods import END
 from agent_memory.ltm_blocks.extractive.settling import Answer, Existing, Group, settle
 from tests.kit import at_length

@@ -9,7 +9,7 @@ import pytest
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.extractive import StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, covers
-from agent_memory.ltm_blocks.extractive.history.likeness import Stale, last_said
+from agent_memory.ltm_blocks.extractive.history.fact import Stale, last_said
 from agent_memory.ltm_blocks.registry import Tombstone
 from tests.unit.claiming import DAY, claim, day, facts
 

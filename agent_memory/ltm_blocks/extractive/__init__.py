@@ -1,9 +1,14 @@
 """`ExtractiveMemory`: facts that a language model extracts from messages, each with its history."""
 
 from agent_memory.ltm_blocks.extractive.block import ExtractiveMemory
-from agent_memory.ltm_blocks.extractive.history.fact import Evidence, Fact, ImportanceScorer
+from agent_memory.ltm_blocks.extractive.history.fact import (
+    Evidence,
+    Fact,
+    ImportanceScorer,
+    Stale,
+    StalenessDetector,
+)
 from agent_memory.ltm_blocks.extractive.history.history import Change
-from agent_memory.ltm_blocks.extractive.history.likeness import Stale, StalenessDetector
 
 __all__ = [
     "Change",

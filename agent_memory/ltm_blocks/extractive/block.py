@@ -21,10 +21,14 @@ from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id, with_successors
 from agent_memory.ltm_blocks.extractive.forms import FactForm, Form, ProfileForm, prompt_version
 from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
-from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer
+from agent_memory.ltm_blocks.extractive.history.fact import (
+    Fact,
+    ImportanceScorer,
+    Stale,
+    StalenessDetector,
+)
 from agent_memory.ltm_blocks.extractive.history.findings import Rules
 from agent_memory.ltm_blocks.extractive.history.history import Change, changes, facts_of
-from agent_memory.ltm_blocks.extractive.history.likeness import Stale, StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.ltm_blocks.extractive.storage import (
     Keeper,

@@ -20,9 +20,8 @@ from agent_memory.errors import ContextTooLong
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.forms import Form, ProfileForm
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
-from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed, unmarked
+from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed, most_alike, unmarked
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft, Rules, drafts
-from agent_memory.ltm_blocks.extractive.history.likeness import most_alike
 from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, helpful
 from agent_memory.ltm_blocks.extractive.settling import (
     Existing,

@@ -14,8 +14,14 @@ import numpy as np
 from agent_memory.core.lazy import made_once
 from agent_memory.core.records import Recall, Source
 from agent_memory.core.text import terms
-from agent_memory.ltm_blocks.extractive.history.fact import Fact, ImportanceScorer, rendered
-from agent_memory.ltm_blocks.extractive.history.likeness import Stale, StalenessDetector, last_said
+from agent_memory.ltm_blocks.extractive.history.fact import (
+    Fact,
+    ImportanceScorer,
+    Stale,
+    StalenessDetector,
+    last_said,
+    rendered,
+)
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.texts import TextIndex
 from agent_memory.retrieval.vectors import encoding_of

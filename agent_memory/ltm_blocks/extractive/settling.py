@@ -24,9 +24,8 @@ from agent_memory.ltm_blocks.extractive.history.claims import (
     links_for,
     since,
 )
-from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed
+from agent_memory.ltm_blocks.extractive.history.fact import ALIKE, Fact, candidates, key_of, listed
 from agent_memory.ltm_blocks.extractive.history.findings import Draft
-from agent_memory.ltm_blocks.extractive.history.likeness import ALIKE, candidates, key_of
 from agent_memory.ltm_blocks.extractive.history.periods import day_of, is_date
 from agent_memory.models.usage import Account, current_account
 
