@@ -251,7 +251,7 @@ def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> Non
     store.close()
 
 
-@pytest.mark.parametrize("index", ["ids", "owners", "queue", "turns"])
+@pytest.mark.parametrize("index", ["ids", "owners", "due"])
 @pytest.mark.parametrize("member", [b"\xff\xfe", b"", b"nowhere", b"user:ana\x00\x00\xff"])
 def test_an_index_member_without_session(server: RedisServer, index: str, member: bytes) -> None:
     """Wrong: an index entry without a session stops listing, counting or finding due sessions."""

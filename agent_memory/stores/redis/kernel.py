@@ -44,8 +44,9 @@ from agent_memory.stores.redis.write_scripts import COMMIT, DUE, EXTEND
 
 _SIGN = 2**63  # added to every number, so that numbers are positive and sort correctly as texts
 _PAGE = 1_000
+_MOST_DUE = 10_000  # if more documents are due, those with the latest due times wait
 _FIRST_KEY = 4
-_META, _HOLDERS, _BODY, _IDS, _OWNERS, _SESSIONS = 0, 4, 5, 6, 7, 8
+_META, _HOLDERS, _BODY, _IDS, _OWNERS, _SESSIONS = 0, 2, 3, 4, 5, 6
 _LEAST, _LIMIT = 1, 3  # places in a selection
 _AGAIN = (HeldBy, Free, Exists)
 
@@ -154,7 +155,7 @@ class RedisKernel(Kernel):
 
     def due(self, collection: str, limit: int) -> list[Document]:
         keys = self.keys(collection)[: _HOLDERS + 1]
-        ids = self._server.run(DUE, keys, limit, repeat=True)
+        ids = self._server.run(DUE, keys, limit, _MOST_DUE, repeat=True)
         names = [DocId(collection, name.decode(errors="replace")) for name in ids]
         documents = self.documents(names, tails=True)
         return [document for document in documents if document is not None]

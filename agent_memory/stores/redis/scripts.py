@@ -13,9 +13,7 @@ Keys of a namespace:
 Keys of a collection, in the order of `KINDS`:
 
 - `meta`: a hash of documents: version, owner, session, first, last, about, separated by NUL.
-- `due`: a hash of due times.
-- `queue`: a sorted set of "owner NUL due time NUL id", by bytes.
-- `turns`: a sorted set of owners, by the earliest due time of their documents.
+- `due`: a sorted set of ids, by their due times.
 - `holders`: a hash of leases: the end of the lease, then its holder.
 - `body`: a hash of `body` and `data`, for documents with at least one of them.
 - `ids`: a sorted set of ids, by bytes.
@@ -27,7 +25,7 @@ from __future__ import annotations
 
 from hashlib import sha1
 
-KINDS = ("meta", "due", "queue", "turns", "holders", "body", "ids", "owners", "sessions")
+KINDS = ("meta", "due", "holders", "body", "ids", "owners", "sessions")
 LAYOUT = 1
 
 

@@ -25,76 +25,44 @@ local ENDS = KEYS[1]
 local function has_token(line, token)
   return line and string.sub(line, 1, #token + 1) == token .. ' '
 end
-local function turn(c, owner)
-  local first = call('ZRANGEBYLEX', KEYS[c + 2], '[' .. owner .. '\0', '(' .. owner .. '\1',
-    'LIMIT', 0, 1)[1]
-  if first then
-    call('ZADD', KEYS[c + 3], string.sub(first, #owner + 2, #owner + 17), owner)
-  else
-    call('ZREM', KEYS[c + 3], owner)
-  end
-end
-local function set_due(c, id, meta, was, due)
-  local _, owner = parts_of(meta)
-  if was == due or not owner then return end
-  if due then
-    call('HSET', KEYS[c + 1], id, due)
-    call('ZADD', KEYS[c + 2], 0, owner .. '\0' .. due .. '\0' .. id)
-  else
-    call('HDEL', KEYS[c + 1], id)
-  end
-  if was then call('ZREM', KEYS[c + 2], owner .. '\0' .. was .. '\0' .. id) end
-  turn(c, owner)
-end
 local function wake(c, id, by)
-  local due = call('HGET', KEYS[c + 1], id)
-  if due and due <= by then return end
-  local meta = call('HGET', KEYS[c], id)
-  if meta then set_due(c, id, meta, due, by) end
+  if call('HEXISTS', KEYS[c], id) == 1 then call('ZADD', KEYS[c + 1], 'LT', by, id) end
 end
 """
 
 # Returns ids of due documents. Owners take turns: first each owner's document with the earliest due
-# time, then each owner's second. The script reads as many owners as the limit plus the number of
-# leased documents, so that enough owners have a document without a lease.
-# KEYS: the keys of the collection up to `holders`. ARGV: the limit.
+# time, then each owner's second. Only the documents with the earliest due times are considered.
+# KEYS: the keys of the collection up to `holders`. ARGV: the limit, and the number of documents to
+# consider.
 DUE = Script(
     COMMON,
     _LEASES,
-    _WRITING,
     r"""
-local limit, moment = tonumber(arg()), now()
-local most = limit + call('HLEN', KEYS[5])
-local owners = call('ZRANGEBYSCORE', KEYS[4], '-inf', digits(moment), 'LIMIT', 0, most)
-local each = #owners < most and most or most - limit + 1
-local waiting = {}
-for _, owner in ipairs(owners) do
-  local place, last = 0, '(' .. owner .. '\0' .. digits(moment) .. '\1'
-  local some = call('ZRANGEBYLEX', KEYS[3], '[' .. owner .. '\0', last, 'LIMIT', 0, each)
-  if #some == 0 then turn(1, owner) end
-  for _, one in ipairs(some) do
-    local due, id = string.sub(one, #owner + 2, #owner + 17), string.sub(one, #owner + 19)
-    if call('HEXISTS', KEYS[1], id) == 0 then  -- left from a deleted document with damaged meta
-      call('ZREM', KEYS[3], one)
-      call('HDEL', KEYS[2], id)
-      turn(1, owner)
-    elseif not is_held(call('HGET', KEYS[5], id), moment) then
-      place = place + 1
-      waiting[#waiting + 1] = string.format('%09d', place) .. due .. id
-    end
+local limit, most, moment = tonumber(arg()), arg(), now()
+local waiting, places = {}, {}
+local due = call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(moment), 'LIMIT', 0, most)
+for n, id in ipairs(due) do
+  local meta = call('HGET', KEYS[1], id)
+  if not meta then  -- another program added the id
+    call('ZREM', KEYS[2], id)
+  elseif not is_held(call('HGET', KEYS[3], id), moment) then
+    local _, owner = parts_of(meta)
+    local place = (places[owner or ''] or 0) + 1
+    places[owner or ''] = place
+    waiting[#waiting + 1] = string.format('%09d%09d', place, n) .. id
   end
 end
 table.sort(waiting)
 local ids = {}
-for n = 1, math.min(limit, #waiting) do ids[n] = string.sub(waiting[n], 26) end
+for n = 1, math.min(limit, #waiting) do ids[n] = string.sub(waiting[n], 19) end
 return ids
 """,
 )
 
-# Appends one line; see `Kernel.extend`. KEYS: `ends`, the log, and the keys of the head's
-# collection up to `turns`. ARGV: the head's id and version; the line's session, seq and value; the
-# log's end after the append; the microseconds after which the head is due; and the line's token if
-# the script may have run already, or else an empty text.
+# Appends one line; see `Kernel.extend`. KEYS: `ends`, the log, and `meta` and `due` of the head's
+# collection. ARGV: the head's id and version; the line's session, seq and value; the log's end after
+# the append; the microseconds after which the head is due; and the line's token if the script may
+# have run already, or else an empty text.
 EXTEND = Script(
     COMMON,
     _WRITING,
@@ -150,7 +118,7 @@ local function holds()
     local meta = call('HGET', KEYS[c], id)
     return (meta and string.match(meta, '^[^%z]*')) == arg()
   end
-  local value, holder = call('HGET', KEYS[c + 4], id), arg()
+  local value, holder = call('HGET', KEYS[c + 2], id), arg()
   if kind == 'H' then return (value and string.sub(value, 17)) == holder end
   return string.sub(value or '', 17) == holder or not is_held(value, moment())
 end
@@ -172,13 +140,12 @@ end
 local function remove(c, id)
   local meta = call('HGET', KEYS[c], id)
   if not meta then return end
-  set_due(c, id, meta, call('HGET', KEYS[c + 1], id), false)
-  for _, n in ipairs({0, 4, 5}) do call('HDEL', KEYS[c + n], id) end
-  call('ZREM', KEYS[c + 6], id)
+  for _, n in ipairs({0, 2, 3}) do call('HDEL', KEYS[c + n], id) end
+  for _, n in ipairs({1, 4}) do call('ZREM', KEYS[c + n], id) end
   local by_owner, by_session = members_of(meta, id)
-  reindex(KEYS[c + 7], by_owner, false)
-  reindex(KEYS[c + 8], by_session, false)
-  if call('EXISTS', KEYS[c + 6]) == 0 then call('ZREM', KEYS[2], NAMES[c]) end
+  reindex(KEYS[c + 5], by_owner, false)
+  reindex(KEYS[c + 6], by_session, false)
+  if call('EXISTS', KEYS[c + 4]) == 0 then call('ZREM', KEYS[2], NAMES[c]) end
 end
 local function drop_lines(log, first, last)
   for from = first, last, 500 do
@@ -232,39 +199,31 @@ local write = {
     local c, id, meta, body = collection(), arg(), arg(), arg()
     local was = call('HGET', KEYS[c], id)
     call('HSET', KEYS[c], id, meta)
-    if body ~= '' then call('HSET', KEYS[c + 5], id, body)
-    elseif was then call('HDEL', KEYS[c + 5], id) end
+    if body ~= '' then call('HSET', KEYS[c + 3], id, body)
+    elseif was then call('HDEL', KEYS[c + 3], id) end
     if not was then
-      call('ZADD', KEYS[c + 6], 0, id)
+      call('ZADD', KEYS[c + 4], 0, id)
       if call('ZADD', KEYS[2], 0, NAMES[c]) == 1 then call('SETNX', KEYS[3], LAYOUT) end
     end
     local by_owner, by_session = members_of(meta, id)
     local was_by_owner, was_by_session = members_of(was, id)
-    reindex(KEYS[c + 7], was_by_owner, by_owner)
-    reindex(KEYS[c + 8], was_by_session, by_session)
-    local _, owner = parts_of(meta)
-    local _, owned = parts_of(was or '')
-    local due = owned and owner ~= owned and call('HGET', KEYS[c + 1], id)
-    if due then
-      call('ZADD', KEYS[c + 2], 0, owner .. '\0' .. due .. '\0' .. id)
-      call('ZREM', KEYS[c + 2], owned .. '\0' .. due .. '\0' .. id)
-      turn(c, owned)
-      turn(c, owner)
-    end
+    reindex(KEYS[c + 5], was_by_owner, by_owner)
+    reindex(KEYS[c + 6], was_by_session, by_session)
   end,
   W = function() wake(collection(), arg(), digits(moment() + arg())) end,
   U = function()
     local c, id, micros = collection(), arg(), arg()
-    local meta = call('HGET', KEYS[c], id)
-    local due = micros ~= '' and digits(moment() + micros)
-    if meta then set_due(c, id, meta, call('HGET', KEYS[c + 1], id), due) end
+    if micros == '' then call('ZREM', KEYS[c + 1], id)
+    elseif call('HEXISTS', KEYS[c], id) == 1 then
+      call('ZADD', KEYS[c + 1], digits(moment() + micros), id)
+    end
   end,
   H = function()
     local c, id, holder, micros = collection(), arg(), arg(), arg()
     if holder == '' then
-      call('HDEL', KEYS[c + 4], id)
+      call('HDEL', KEYS[c + 2], id)
     else  -- the document exists: a condition or a `Put` of the batch ensures it
-      call('HSET', KEYS[c + 4], id, digits(moment() + micros) .. holder)
+      call('HSET', KEYS[c + 2], id, digits(moment() + micros) .. holder)
     end
   end,
   D = function() remove(collection(), arg()) end,
@@ -301,7 +260,7 @@ for _ = 1, number do
   else
     local c, id = collection(), arg()
     reply[#reply + 1] = call('HGET', KEYS[c], id)
-    reply[#reply + 1] = call('HGET', KEYS[c + 5], id)
+    reply[#reply + 1] = call('HGET', KEYS[c + 3], id)
   end
   if kind ~= 'M' and kind ~= 'E' then arg() end
 end
