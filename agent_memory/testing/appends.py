@@ -59,20 +59,6 @@ class AppendContract(Contract):
         assert (head.system, head.summary, head.cursors, head.deleting) == (None, None, {}, False)
         assert before - timedelta(seconds=1) < head.created_at <= datetime.now(UTC)
 
-    def test_append_leaves_the_version_alone(self, store: Store) -> None:
-        """Wrong: every update makes a concurrent compaction lose its compare-and-swap."""
-        first = store.append("s", [draft("a")], "u")
-        assert store.append("s", [draft("b")], "u").version == first.version
-        assert store.append("s", [draft("c")]).version == first.version
-
-    def test_append_is_all_or_nothing(self, store: Store) -> None:
-        """Wrong: a part of a refused list is in the log."""
-        store.append("s", [draft("a")], "u")
-        with pytest.raises(SessionOfAnotherUser):
-            store.append("s", [draft("b"), draft("c")], "v")
-        assert stored(store).end == 1
-        assert len(store.read("s")) == 1
-
     def test_system_message_replaces_and_adds_nothing(self, store: Store) -> None:
         """Wrong: system messages fill the window, the first one stays forever, or one is lost."""
         first = store.append("s", [draft("one", 9, "system"), draft("a", 2)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from agent_memory.core.idempotency import (
     key_of_message,
 )
 from agent_memory.core.records import Draft
-from agent_memory.errors import Conflict, SessionDeleting, SessionOfAnotherUser
+from agent_memory.errors import Conflict
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import DAY, Contract, changed, draft, stored, texts_of, together
 
@@ -207,20 +206,6 @@ class OnceContract(Contract):
         assert append(store, both, "both").places
         assert texts_of(other) == [*texts[:12], "both", "of two"]
 
-    def test_what_was_replaced_stays_known(self, store: Store, other: Store) -> None:
-        """Wrong: a replaced or redacted message comes back with a late retry."""
-        texts = [f"m{n}" for n in range(20)]
-        for text in texts:
-            once(store, text)
-        log = other.read("s", after=5)
-        message = draft("other", created_at=DAY).message
-        other_words = [replace(entry, message=message, created_at=DAY) for entry in log]
-        assert other.rewrite(stored(other), 5, other_words) is not None
-        for handle in (store, other):
-            assert not any(once(handle, text).places for text in texts)
-        assert texts_of(store)[5:] == ["other"] * 15
-        assert len(store.keys("s")) == 20
-
     def test_a_deletion_takes_keys_along(self, store: Store, other: Store) -> None:
         """Wrong: a new session has the keys of a deleted session with the same id."""
         for n in range(50):
@@ -244,34 +229,6 @@ class OnceContract(Contract):
         assert [key.seq for key in other.keys("s")] == [62]
         for day in range(60):
             assert once(other, f"m{day}", day=100, since=70).head.end == 63 + day
-
-    def test_who_may_not_write(self, store: Store, other: Store) -> None:
-        """Wrong: another user gets the result of a key, or appends succeed during a deletion."""
-        drafts = [draft("a")]
-        append(store, drafts, "k", user="u")
-        for options in (terms(drafts, "k"), terms(drafts, "l"), terms(drafts, end=1)):
-            for handle in (store, other):
-                with pytest.raises(SessionOfAnotherUser):
-                    handle.append_once("s", drafts, options, "U")
-        changed(other, deleting=True)
-        for key in ("k", "l"):
-            with pytest.raises(SessionDeleting):
-                append(store, drafts, key, user="u")
-        assert texts_of(store) == ["a"]
-
-    def test_a_user_is_named_with_a_key(self, store: Store, other: Store) -> None:
-        """Wrong: a retry that stores nothing sets the session's user, or a new message does not."""
-        drafts = [draft("a")]
-        append(store, drafts, "k")
-        changed(other, cursors={"b": 1})
-        assert append(store, drafts, "k", user="u").head.user_id is None
-        head = append(other, drafts, "l", user="u").head
-        assert (head.user_id, head.cursors) == ("u", {})
-        assert head == stored(store)
-        system = [draft("rules", 4, "system")]
-        ruled = append(store, system, "r", user="u").head
-        assert ruled.system == system[0].message
-        assert ruled == stored(other)
 
     def test_keys_are_read_and_brought(self, store: Store, other: Store) -> None:
         """Wrong: a session that moves to another store loses its keys."""

@@ -78,13 +78,6 @@ class RewriteContract(Contract):
         assert (grown.end, grown.total, grown.created_at) == (41, 125, DAY)
         assert store.append("s", [draft("again", 5)]).end == 42
 
-    def test_one_that_is_there_is_not_begun(self, store: Store, other: Store) -> None:
-        """Wrong: an import replaces an existing session."""
-        head = store.append("s", [draft("here")])
-        assert other.rewrite(begun(), 0, entries(1, 2)) is None
-        assert stored(store) == head
-        assert texts_of(store) == ["here"]
-
     def test_one_of_many_begins(self, store: Store, other: Store) -> None:
         """Wrong: two concurrent imports of a session mix their logs."""
         handles = [store, other] * 3

@@ -205,6 +205,8 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a")], _features(1))
         elsewhere.open_vectors("v", 5, "n")
+        assert elsewhere.vector_blocks() == {"v": (5, "n")}
+        assert list(elsewhere.all_vectors("v")) == []
         assert _names(elsewhere, dimension=5) == []
         elsewhere.delete_vectors("v", owner="user:a")
         elsewhere.clear_vectors("v")

@@ -31,7 +31,8 @@ CALL_SECONDS = 10.0
 _MOST = 32
 _HOPS = 5
 _REWRITE_SECONDS = 5.0
-_NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "CLUSTERDOWN", "TRYAGAIN")
+_REFUSALS = (exceptions.BusyLoadingError, exceptions.ReadOnlyError, exceptions.OutOfMemoryError)
+_NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "OOM")
 _WITHIN = re.compile(r": -([A-Z]+) ")
 """The code of an error inside a script, as servers before version 7 report it."""
 _DRIVER = (exceptions.RedisError, OSError)
@@ -269,16 +270,7 @@ def failure(error: Exception, place: str) -> StoreError:
             f"{server} does not give the user in the setting `store` the rights that are needed "
             f"({text}). Grant: ~agent_memory:* +@all -@dangerous +info"
         )
-    if isinstance(error, exceptions.BusyLoadingError):
-        return StoreUnavailable(f"{server} is still loading its data. Try again in a moment.")
-    if isinstance(error, exceptions.ReadOnlyError) or code == "READONLY":
-        return StoreUnavailable(
-            f"{server} is a replica, which accepts no writes. Name its primary in the setting "
-            "`store`."
-        )
-    if isinstance(error, exceptions.OutOfMemoryError) or code == "OOM":
-        return StoreUnavailable(f"{server} has reached its maxmemory and accepts no writes.")
-    if text.startswith(_NOT_NOW) or code in _NOT_NOW:
+    if isinstance(error, _REFUSALS) or text.startswith(_NOT_NOW) or code in _NOT_NOW:
         return StoreUnavailable(f"{server} accepts no writes now: {text}")
     if "DB index is out of range" in text or "SELECT is not allowed" in text:
         return StoreUnavailable(

@@ -60,9 +60,9 @@ return ids
 )
 
 # Appends one line; see `Kernel.extend`. KEYS: `ends`, the log, and `meta` and `due` of the head's
-# collection. ARGV: the head's id and version; the line's session, seq and value; the log's end after
-# the append; the microseconds after which the head is due; and the line's token if the script may
-# have run already, or else an empty text.
+# collection. ARGV: the head's id and version; the line's session, seq and value; the log's end
+# after the append; the microseconds after which the head is due; and the line's token if the script
+# may have run already, or else an empty text.
 EXTEND = Script(
     COMMON,
     _WRITING,
