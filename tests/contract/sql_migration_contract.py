@@ -39,7 +39,7 @@ class MigrationContract:
         )
         with opened(database) as server:
             for known in (steps[:-1], steps, steps):
-                server.patiently(lambda c, known=known: migrate(c, known))
+                server.write(lambda c, known=known: migrate(c, known))
             assert server.read(stored_version) == FIRST + len(steps)
             text = f"SELECT expires_at FROM {table_name('documents', FIRST + len(steps))}"
             assert server.read(lambda c: c.value(text)) == 7
@@ -52,7 +52,7 @@ class MigrationContract:
         broken = (*STEPS, ("ALTER TABLE agent_memory_nothing ADD COLUMN x BIGINT",))
         with opened(database) as server:
             with pytest.raises(StoreError, match="agent_memory_nothing"):
-                server.patiently(lambda c: migrate(c, broken))
+                server.write(lambda c: migrate(c, broken))
             assert server.read(stored_version) == FIRST + len(STEPS)
 
     def test_errors_do_not_tell_messages(self, database: str) -> None:
@@ -61,7 +61,7 @@ class MigrationContract:
         store.append("s", [draft("a")])
         short = f"ALTER TABLE {table_name('messages')} ADD CONSTRAINT short CHECK (seq < 2)"
         with opened(database) as server:
-            server.patiently(lambda c: c.define(short))
+            server.write(lambda c: c.define(short))
         for session in ("s", "t"):
             with pytest.raises(StoreError) as caught:
                 store.append(session, [draft("my secret"), draft("my secret")])

@@ -84,15 +84,8 @@ class SQLDatabase(Protocol):
         raise NotImplementedError
 
     def write(self, work: Callable[[SQLConnection], T]) -> T:
-        """Run `work` in one transaction."""
+        """Run `work` in one transaction. MySQL commits each change of a table separately."""
         return self.alone(lambda connection: connection.transaction(work))
-
-    def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        """Run long `work` in one transaction, while no other process does long work.
-
-        If the database cannot change tables in a transaction, each change is committed separately.
-        """
-        self.write(work)
 
     def secure_erase(self) -> str | None:
         """Erase traces of deleted data, as far as the database allows.

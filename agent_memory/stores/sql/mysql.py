@@ -21,7 +21,6 @@ from agent_memory.stores.sql.server import (
     CONNECT_SECONDS,
     GRANT,
     LOCK_SECONDS,
-    PATIENT_SECONDS,
     ConnectionLost,
     Driver,
     InTheWay,
@@ -103,7 +102,6 @@ class MySQLDriver(Driver):
         "SELECT 1 FROM information_schema.tables "
         "WHERE table_schema = DATABASE() AND table_name = %s"
     )
-    hold_tables = "SELECT GET_LOCK(CONCAT('agent_memory_', LEFT(MD5(DATABASE()), 16)), 60)"
 
     def __init__(self, url: str, durability: Durability | None) -> None:
         self._durability = durability
@@ -161,7 +159,7 @@ class MySQLDriver(Driver):
             "and that host, port, user, password and database in the setting `store` are correct."
         )
 
-    def set_up(self, raw: _Connection, patient: bool) -> None:
+    def set_up(self, raw: _Connection) -> None:
         with raw.cursor() as cursor:
             cursor.execute(_SETTINGS, [LOCK_SECONDS])
             cursor.execute(_FACTS)
@@ -172,7 +170,7 @@ class MySQLDriver(Driver):
                 "Set innodb_flush_log_at_trx_commit = 1 there."
             )
         raw.longest = longest
-        raw._read_timeout = PATIENT_SECONDS if patient else CALL_SECONDS
+        raw._read_timeout = CALL_SECONDS
         raw._write_timeout = CALL_SECONDS
 
     def dialect(self, raw: _Connection) -> str:

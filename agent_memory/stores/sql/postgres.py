@@ -19,7 +19,6 @@ from agent_memory.stores.sql.server import (
     CONNECT_SECONDS,
     GRANT,
     LOCK_SECONDS,
-    PATIENT_SECONDS,
     ConnectionLost,
     Driver,
     InTheWay,
@@ -27,13 +26,13 @@ from agent_memory.stores.sql.server import (
 
 T = TypeVar("T")
 
-# serialization failure, deadlock, and a row that another transaction inserted
-_IN_THE_WAY = {"40001", "40P01", "23505"}
+# serialization failure, deadlock, and a row or table that another transaction created
+_IN_THE_WAY = {"40001", "40P01", "23505", "42P07"}
 _UNAVAILABLE = ("08", "25006", "28", "3D", "42501", "53", "55P03", "57", "58")
 _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
 _SETTINGS = (
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-    "SET statement_timeout = '{call}s'; SET lock_timeout = '{lock}s'; "
+    f"SET statement_timeout = '{CALL_SECONDS}s'; SET lock_timeout = '{LOCK_SECONDS}s'; "
     "SET idle_in_transaction_session_timeout = '60s'"  # frees a suspended process's locks
 )
 _SYNC = (
@@ -75,7 +74,6 @@ def _with_time_limit(gen: Generator[Any, Any, T], seconds: float) -> Generator[A
 class PostgresDriver(Driver):
     errors = psycopg.Error
     find_table = "SELECT 1 WHERE to_regclass(%s) IS NOT NULL"
-    hold_tables = "SELECT 1 FROM pg_advisory_lock(hashtext('agent_memory_tables'))"
 
     def __init__(self, url: str, durability: Durability | None) -> None:
         self._durability = durability
@@ -107,8 +105,7 @@ class PostgresDriver(Driver):
             "host, port, user, password and database in the setting `store` are correct."
         )
 
-    def set_up(self, raw: _Connection, patient: bool) -> None:
-        call, lock = (PATIENT_SECONDS, 60) if patient else (CALL_SECONDS, LOCK_SECONDS)
+    def set_up(self, raw: _Connection) -> None:
         encoding = raw.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise ConfigError(
@@ -117,10 +114,12 @@ class PostgresDriver(Driver):
             )
         # with one type for all integers, each statement is prepared only once
         raw.adapters.register_dumper(int, Int8BinaryDumper)
-        raw.execute(_SETTINGS.format(call=call, lock=lock).encode())
+        raw.execute(_SETTINGS.encode())
         if self._durability != "process":
             raw.execute(_SYNC)
-        raw.seconds = call + 2.0  # more than the server's limit, which then ends the call first
+        raw.seconds = (
+            CALL_SECONDS + 2.0
+        )  # more than the server's limit, which then ends the call first
 
     def dialect(self, raw: _Connection) -> str:
         return "postgresql"

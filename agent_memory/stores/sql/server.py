@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 CONNECT_SECONDS = 5
 CALL_SECONDS = 20  # a server without an answer after this time counts as unreachable
-PATIENT_SECONDS = 600  # the same limit for long work, such as a migration
 LOCK_SECONDS = 10  # the longest wait of a statement for another writer
 
 GRANT = (
@@ -57,15 +56,12 @@ class Driver(ABC):
 
     errors: type[Exception]  # the base class of the driver's errors
     find_table: str  # the query that finds a table by its name
-    # The query that takes the lock for changes of tables. After a timeout, the query returns 0 or
-    # fails. The lock ends with the connection.
-    hold_tables: str
 
-    def connect(self, *, patient: bool = False) -> Any:
-        """Return a new connection; with `patient`, a connection for long calls."""
+    def connect(self) -> Any:
+        """Return a new connection."""
         raw = self.open()
         try:
-            self.set_up(raw, patient)
+            self.set_up(raw)
         except self.errors as error:
             failure = self.failure(raw, error)
             raw.close()
@@ -81,7 +77,7 @@ class Driver(ABC):
         """Return a new connection with the driver's defaults."""
 
     @abstractmethod
-    def set_up(self, raw: Any, patient: bool) -> None:
+    def set_up(self, raw: Any) -> None:
         """Apply the settings and time limits of a new connection."""
 
     @abstractmethod
@@ -221,24 +217,6 @@ class ServerDatabase(SQLDatabase):
 
     def alone(self, work: Callable[[SQLConnection], T], *, synced: bool = True) -> T:
         return self.read(work)  # a server accepts concurrent writers
-
-    def patiently(self, work: Callable[[SQLConnection], None]) -> None:
-        try:
-            raw = self._driver.connect(patient=True)
-            try:
-                connection = ServerConnection(raw, self._driver)
-                if connection.value(self._driver.hold_tables) == 0:
-                    raise StoreUnavailable(
-                        "Another process has been changing the tables of the store for a minute. "
-                        "Open the store again later."
-                    )
-                connection.transaction(work)
-            finally:
-                raw.close()
-            return
-        except ConnectionLost as lost:
-            reason = str(lost)
-        raise StoreUnavailable(reason)
 
     def close(self) -> None:
         self._closed = True

@@ -42,7 +42,7 @@ class SQLStore(KernelStore):
             self._database = open_server(url, durability)
         try:
             if not self._database.read(is_current):
-                self._database.patiently(migrate)
+                self._database.write(migrate)
             super().__init__(SQLKernel(self._database, namespace))
         except BaseException:
             self._database.close()
