@@ -14,9 +14,8 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.postings import Terms
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import Tokens
-from agent_memory.stores.qdrant.collections import Names, embedding
 from agent_memory.stores.qdrant.points import batches
-from agent_memory.stores.qdrant.store import QdrantStore
+from agent_memory.stores.qdrant.store import Names, QdrantStore, embedding
 from agent_memory.testing.contract import record, together, units
 from tests.servers.qdrant import Refused, Request, StandIn, server
 

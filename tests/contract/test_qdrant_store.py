@@ -19,9 +19,8 @@ from agent_memory.stores.base import VectorStore
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
 from agent_memory.stores.memory import MemoryStore
-from agent_memory.stores.qdrant.collections import Names, embedding
 from agent_memory.stores.qdrant.points import MEANING, WORDS, features_at, holding
-from agent_memory.stores.qdrant.store import QdrantStore
+from agent_memory.stores.qdrant.store import Names, QdrantStore, embedding
 from agent_memory.testing import VectorStoreContract
 from agent_memory.testing.contract import (
     everything,

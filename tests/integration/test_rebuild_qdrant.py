@@ -11,8 +11,8 @@ from agent_memory import AgentMemory, AgentMemoryConfig, FlushToLTM, VectorMemor
 from agent_memory.errors import DimensionMismatch
 from agent_memory.operations import rebuild
 from agent_memory.stores import MemoryStore, Store
-from agent_memory.stores.qdrant.collections import embedding
 from agent_memory.stores.qdrant.connection import Connection
+from agent_memory.stores.qdrant.store import embedding
 from agent_memory.testing import FakeLLM, watched
 from tests.kit import Cut, user
 from tests.servers.qdrant import StandIn
