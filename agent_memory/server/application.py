@@ -14,6 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
+from math import inf
 from random import getrandbits
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
@@ -36,7 +37,7 @@ from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Credentials, unauthenticated
 from agent_memory.server.limits import Buckets, Limits
 from agent_memory.server.logs import fields
-from agent_memory.server.metrics import MemoryFigures
+from agent_memory.server.metrics import MemoryFigures, Reading
 from agent_memory.server.openapi import document
 from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll
 from agent_memory.server.problems import (
@@ -278,12 +279,12 @@ class Application:
 
         return answer
 
-    def _remembered(self, request: Request) -> _Remembered | None:
-        """Return a credential that was verified in the last 60 seconds, and its principal."""
+    def _remembered(self, request: Request, seconds: float = 60.0) -> _Remembered | None:
+        """Return a credential that was verified in the last `seconds`, and its principal."""
         if not isinstance(self._credentials, Credentials):
             return None
         shown = _shown_in(request)
-        principal = self._credentials.remembered(shown)
+        principal = self._credentials.remembered(shown, seconds)
         return None if principal is None else (shown, principal)
 
     async def _authenticate(
@@ -401,14 +402,18 @@ class Application:
         return _named(request, answer_of({"status": "live"}))
 
     async def _is_ready(self, request: Request) -> Response:
-        """Answer whether the store is reachable. The store is checked at most once in 2 seconds."""
+        ready = await self._reachable()
+        status = {"status": "ready" if ready else "the store does not answer"}
+        return _named(request, answer_of(status, 200 if ready else 503))
+
+    async def _reachable(self) -> bool:
+        """Return whether the store answers. The store is checked at most once in 2 seconds."""
         ready, at = self._ready
         if monotonic() - at >= _READY_SECONDS:
             self._ready = (ready, monotonic())
             ready = await self._answers()
             self._ready = (ready, monotonic())
-        status = {"status": "ready" if ready else "the store does not answer"}
-        return _named(request, answer_of(status, 200 if ready else 503))
+        return ready
 
     async def _answers(self) -> bool:
         parts = self._memory.memory.components
@@ -422,9 +427,12 @@ class Application:
 
     async def _figures(self, request: Request) -> Response:
         assert self._metrics is not None, "without metrics there is no route"
-        principal = await self._authenticate(request)
+        up = await self._reachable()
+        # without the store no key can be verified, but the metrics must show the outage
+        remembered = None if up else self._remembered(request, inf)
+        principal = await self._authenticate(request, remembered)
         principal.require("admin")
-        body = self._metrics.text(await self.figures.reading())
+        body = self._metrics.text(up, await self.figures.reading() if up else Reading())
         return _named(request, Response(body, 200, ALWAYS, self._metrics.media_type))
 
     async def _described(self, request: Request) -> Response:

@@ -236,7 +236,6 @@ def _keys_at(url: str) -> dict[str | None, PyJWK]:
         raise ValueError("the response is not a key set") from error
 
 
-_REMEMBERED_SECONDS = 60.0
 _MOST_REMEMBERED = 10_000
 
 
@@ -248,13 +247,13 @@ class Credentials:
         self._tokens = tokens
         self._remembered: Cache[str, tuple[Principal, float]] = Cache(_MOST_REMEMBERED)
 
-    def remembered(self, shown: str) -> Principal | None:
-        """Return the principal of a credential that was valid in the last 60 seconds, or None.
+    def remembered(self, shown: str, seconds: float) -> Principal | None:
+        """Return the principal of a credential that was valid in the last `seconds`, or None.
 
         The credential may have been revoked since. Call `principal_of` before acting on it.
         """
-        principal, until = self._remembered.get(shown, (None, 0.0))
-        return principal if monotonic() < until else None
+        principal, at = self._remembered.get(shown, (None, 0.0))
+        return principal if monotonic() - at < seconds else None
 
     def principal_of(self, shown: str) -> Principal:
         """Return the principal of a credential, from the store or the JWT.
@@ -270,7 +269,7 @@ class Credentials:
         if principal is None:
             self._remembered.drop(shown)
             raise unauthenticated()
-        self._remembered.put(shown, (principal, monotonic() + _REMEMBERED_SECONDS))
+        self._remembered.put(shown, (principal, monotonic()))
         return principal
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -23,7 +24,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.system_collections import KEYS
 from agent_memory.core.timestamps import duration_of
-from agent_memory.errors import InvalidInput
+from agent_memory.errors import InvalidInput, StoreError
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.server.credentials import Principal, checked_rights, checked_users, one_user
 from agent_memory.stores.base import RecordStore
@@ -156,7 +157,8 @@ class KeyRing:
             self._noted[prefix] = now
             name = record_id("use", record.id)
             used = Record(name, record.owner, "", 0, 0, prefix, (), now, {})
-            self._store.put_records(_BLOCK, [used])
+            with suppress(StoreError):  # the database is read-only: reading calls still work
+                self._store.put_records(_BLOCK, [used])
 
 
 def _id(prefix: str) -> str:

@@ -34,7 +34,7 @@ LONG_SECONDS = 900.0
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _KEPT_SECONDS = 10.0
 _SHARE = 20
-"""A lookup reads all sessions. Its result is cached for 20 times the duration of the lookup, and at
+"""A lookup reads all sessions. A result is cached for 20 times the duration of the lookup, and at
 least for `_KEPT_SECONDS`."""
 _WAIT_SECONDS = 5.0
 _SOME = 32
@@ -53,9 +53,8 @@ class Stalled:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    up: bool | None  # whether the store answers; None if no lookup has finished yet
-    stats: Stats | None = None  # the memory's statistics; None if the lookup failed
-    counted: Counted | None = None  # the counters of all processes; None if the lookup failed
+    stats: Stats | None = None  # the memory's statistics; None if no lookup succeeded
+    counted: Counted | None = None  # the counters of all processes; None if no lookup succeeded
     stalled: Sequence[Stalled] = ()
 
 
@@ -99,21 +98,22 @@ class Metrics:
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route, method).observe(seconds)
 
-    def text(self, reading: Reading) -> bytes:
+    def text(self, up: bool, reading: Reading) -> bytes:
+        """Return all metrics. `up` says whether the store answers."""
         memory = self._prometheus.CollectorRegistry()
-        memory.register(_Collector(reading))
+        memory.register(_Collector(up, reading))
         latest = self._prometheus.generate_latest
         return latest(self._registry) + latest(memory)
 
 
 class _Collector:
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, up: bool, reading: Reading) -> None:
+        self._up = up
         self._reading = reading
 
     def collect(self) -> Iterator[Metric]:
         reading = self._reading
-        up = [] if reading.up is None else [((), float(reading.up))]
-        yield _gauge("up", "Whether the store answers.", up)
+        yield _gauge("up", "Whether the store answers.", [((), float(self._up))])
         stalled = [((stall.block, stall.why), stall.seconds) for stall in reading.stalled]
         yield _gauge(
             "not_absorbing_seconds",
@@ -191,7 +191,7 @@ class MemoryFigures:
         self._memory = memory
         self._figures = SharedMetrics(memory.memory.components.store)
         self.watch = Watch(memory.memory.components)
-        self._reading = Reading(up=None)
+        self._reading = Reading()
         self._until = 0.0
         self._looking: asyncio.Task[None] | None = None
 
@@ -214,7 +214,8 @@ class MemoryFigures:
     async def _look(self) -> None:
         begun = monotonic()
         self._reading = await self._memory.run(self._read)
-        self._until = monotonic() + max(_KEPT_SECONDS, _SHARE * (monotonic() - begun))
+        cost = monotonic() - begun if self._reading.stats else 0
+        self._until = monotonic() + max(_KEPT_SECONDS, _SHARE * cost)
 
     def _looked(self, done: asyncio.Task[None]) -> None:
         self._looking = None
@@ -225,10 +226,10 @@ class MemoryFigures:
         try:
             self._figures.add(self._memory.memory.components.counted())
             stats = self._memory.memory.stats()
-            return Reading(True, stats, self._figures.read(), self.watch.stalled)
+            return Reading(stats, self._figures.read(), self.watch.stalled)
         except AgentMemoryError as error:
             logger.warning("The store's metrics could not be read: %s", type(error).__name__)
-            return Reading(up=False, stalled=self.watch.stalled)
+            return Reading(stalled=self.watch.stalled)
 
 
 class Watch:

@@ -299,16 +299,19 @@ def test_errors_have_stable_types_and_sentences(service: Service) -> None:
     jsonschema.validate(answer.json, DOCUMENT["components"]["schemas"]["Problem"])
 
 
-def test_health_and_figures(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+def test_health_and_figures(
+    service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: a health probe needs a key, the metrics need none, or they name a user or session. Or
-    the log does not have the reason why the store does not answer."""
+    neither the log nor the metrics show that the store does not answer."""
     assert service.ask("GET", "/health/live", None).json == {"status": "live"}
     assert service.ask("GET", "/health/ready", None).json == {"status": "ready"}
     assert service.ask("GET", "/metrics", None).status == 401
     assert service.ask("GET", "/metrics", service.key("ana")).problem == "forbidden"
     service.call("list_messages", service.key("ana"), {"session_id": "s-ana"})
     service.ask("GET", "/v1/s-ana/what", None)
-    figures = service.ask("GET", "/metrics", service.key("*", rights="admin")).body.decode()
+    admin = service.key("*", rights="admin")
+    figures = service.ask("GET", "/metrics", admin).body.decode()
     for wanted in (
         'route="/v1/sessions/{session_id}/messages",status="200"} 1.0',
         'agent_memory_lag_messages{block="vector"}',
@@ -325,6 +328,8 @@ def test_health_and_figures(service: Service, caplog: pytest.LogCaptureFixture) 
     service.app._ready = (True, -10.0)
     assert service.ask("GET", "/health/ready", None).status == 503
     assert "This memory was closed." in caplog.text
+    monkeypatch.delattr(service.ring, "_store")
+    assert b"agent_memory_up 0.0" in service.ask("GET", "/metrics", admin).body
     assert service.ask("GET", "/health/live", None).status == 200
 
 

@@ -141,7 +141,7 @@ def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
         metrics = Metrics()
         app = Application(AsyncAgentMemory(memory), Credentials(KeyRing(MemoryStore())), metrics)
         app.figures.watch = watch
-        told = metrics.text(app.figures._read()).decode()
+        told = metrics.text(True, app.figures._read()).decode()
         assert 'not_absorbing_seconds{block="vector",why="no worker runs"} 900.0' in told
         memory.flush("s-1")
         assert clock.pass_by(watch) == []

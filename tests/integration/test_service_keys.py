@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from agent_memory import AgentMemory, InvalidInput
+from agent_memory.errors import StoreUnavailable
 from agent_memory.server.credentials import Tokens
 from agent_memory.server.keys import KeyRing
 from agent_memory.stores import MemoryStore
@@ -27,7 +29,7 @@ ISSUER, AUDIENCE = "https://login.example", "memory"
 
 
 def test_only_a_hash_is_kept() -> None:
-    """Wrong: the store, or a repr, contains a usable key."""
+    """Wrong: the store, or a repr, has a usable key, or a read-only store refuses keys."""
     store = MemoryStore()
     token, key = KeyRing(store).create("phone", ["ana"], ["read"])
     kept = repr(list(store.all_records()))
@@ -36,6 +38,8 @@ def test_only_a_hash_is_kept() -> None:
     assert len(secret) == 43
     for told in (kept, repr(key), repr(KeyRing(store).all()), repr(vars(KeyRing(store)))):
         assert secret not in told
+    store.put_records = Mock(side_effect=StoreUnavailable("read-only"))  # type: ignore[method-assign]
+    assert KeyRing(store).key_of(token)
 
 
 def test_keys_that_cannot_be_made() -> None:
