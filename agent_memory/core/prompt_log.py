@@ -258,6 +258,11 @@ def shows(fields: Fields) -> list[int]:
     return [seq for seq in seqs if seq != _ELSEWHERE]
 
 
+def text_names(fields: Fields) -> list[str]:
+    """Return the names of the texts that a context has."""
+    return [*fields["above"], *(named[0] for named in fields["recalls"])]
+
+
 def name_of(recall: Recall) -> str:
     """Return the name under which the text of a recall is stored."""
     return digest([recall.block, recall.id, recall.text])

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from agent_memory.core.records import Lease, Record
-from agent_memory.core.system_collections import NOTES, RESERVED
+from agent_memory.core.records import Lease, Record, Scope
+from agent_memory.core.system_collections import NOTES, RESERVED, SENT_TEXTS
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
 
@@ -53,6 +53,8 @@ class SystemRecords:
         for collection in RESERVED:
             if collection.goes_with_session and collection.is_facts:
                 self._store.delete_records(collection.name, session_id=session_id, lease=lease)
+        owner = Scope(None, session_id).owner  # its contexts have texts of other sessions
+        self._store.delete_records(SENT_TEXTS.name, owner=owner, lease=lease)
 
 
 def stays_behind(collection: str, record: Record) -> bool:

@@ -1,5 +1,6 @@
 """The prompt log is exact to the byte, as long as its source data exists."""
 
+import json
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -115,9 +116,18 @@ def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
         assert len(memory.contexts("s")) == 1  # without the setting nothing is added
 
 
-def test_what_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
-    """Wrong: a deleted chat survives in the prompt log of other chats."""
+@pytest.mark.parametrize("is_small", [True, False])
+def test_what_is_deleted_is_told_no_more(
+    memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, is_small: bool
+) -> None:
+    """Wrong: a deleted chat survives in the prompt log of other chats, or its own survives."""
+    monkeypatch.setattr("agent_memory.engine.edit.delete._is_small", lambda heads: is_small)
     known(memory)
+    memory.update("t", said("Hello"), user_id="ana")
+    memory.get("t", "Where did I move?", user_id="ana")
+    assert "Bruno" in str(records(memory))
+    memory.delete("t")
+    assert records(memory) == []
     turn = memory.before_turn("s", "Where did I move?", user_id="ana")
     assert "Bruno" in str(turn.messages)
     memory.after_turn(turn, "I would have to look.")
@@ -175,6 +185,25 @@ def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
         told = memory.contexts("s")
         assert told
         assert all(one.turn > head.expired for one in told)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "retention"), [(Summarize(max_summary_tokens=100), "forever"), (Trim(), "window")]
+)
+def test_no_text_outlives_its_contexts(strategy: Any, retention: Any) -> None:
+    """Wrong: a summary or system message is stored after its messages and contexts are gone."""
+    fields: dict[str, Any] = {"overflow": strategy, "retention": retention, "blocks": []}
+    with AgentMemory(store="memory://", keep_contexts=True, max_tokens=600, **fields) as memory:
+        for number in range(20):
+            rule = {"role": "system", "content": f"Rule {number} holds."}
+            said_now = said(f"Pet {number} is new. " + "word " * 40)
+            memory.update("s", [rule, *said_now], user_id="ana")
+            memory.get("s", "Which pet?")
+        if retention == "forever":
+            memory.edit("s", lambda log: [*log[:4], *log[5:]])
+        shown = [message["content"] for one in memory.contexts("s") for message in one.messages]
+        kept = memory.components.store.records(SENT_TEXTS.name, "session:s")
+        assert {json.loads(one.text)["content"] for one in kept} <= {*shown}
 
 
 def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:

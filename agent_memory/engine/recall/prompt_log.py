@@ -22,6 +22,7 @@ from agent_memory.core.prompt_log import (
     pieces,
     same,
     shows,
+    text_names,
 )
 from agent_memory.core.query_text import with_earlier
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
@@ -154,12 +155,27 @@ class SentContexts:
         """Delete contexts that depend on messages after a seq, because these messages change."""
         for place in (SENT, SENT_TEXTS):
             self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
+        self._sweep(session_id, lease)
 
     def expire(self, session_id: str, upto: int) -> None:
         """Delete the contexts of turns that `retention` removed: the turns up to a seq."""
         for record in self._of(session_id):
             if record.first <= upto:
                 self._store.delete_records(SENT.name, record_id=record.id)
+        self._sweep(session_id)
+
+    def _sweep(self, session_id: str, lease: Lease | None = None) -> None:
+        """Delete the texts that no context of a session has."""
+        texts = self._store.records(SENT_TEXTS.name, Scope(None, session_id).owner)
+        # the texts are read first: a context that is being written is stored before its texts
+        used = {
+            record_id(session_id, record.metadata[_BEGUN], name)
+            for record in (self._of(session_id) if texts else ())
+            for name in text_names(record.metadata)
+        }
+        for text in texts:
+            if text.id not in used:
+                self._store.delete_records(SENT_TEXTS.name, record_id=text.id, lease=lease)
 
     def read(
         self, head: Head, after: int, limit: int | None, recall_now: RecallNow
@@ -239,8 +255,8 @@ class SentContexts:
             # the id contains the context's session, so only its session finds the text
             place = record_id(session_id, begun, name_)
             texts.append(Record(place, owner, home, upto, upto, shown.text, (), now))
-        self._store.put_records(SENT_TEXTS.name, texts)
         self._store.put_records(SENT.name, [record])
+        self._store.put_records(SENT_TEXTS.name, texts)
         homes = {text.session_id for text in texts} | {session_id}
         gone = homes - self._store.existing(homes)  # sessions that were deleted meanwhile
         for home in gone:
