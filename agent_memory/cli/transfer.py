@@ -171,16 +171,8 @@ def migrate(
             help="The namespace to copy. It has the same name in both stores.",
         ),
     ] = "default",
-    encryption: Annotated[
-        str | None,
-        typer.Option(
-            metavar="VARIABLE",
-            envvar="AGENT_MEMORY_ENCRYPTION",
-            help="The environment variable with the keys of an encrypted deployment.",
-        ),
-    ] = None,
 ) -> None:
-    """Copy a namespace's sessions, facts and vectors to another database. Verify checksums.
+    """Copy a namespace's sessions, facts and vectors to another database. Compare both.
 
     To continue an interrupted run, run the command again. Do not use the stores meanwhile.
     """
@@ -188,12 +180,8 @@ def migrate(
 
     from agent_memory.engine.transfer.migrate import migrate as moved
 
-    verified = keys = None
-    if encryption:
-        from agent_memory.stores.encrypted.keys import Keys
-
-        keys = Keys.from_environment(encryption)
-    moving = moved(from_url, to_url, namespace=namespace, keys=keys)
+    verified = None
+    moving = moved(from_url, to_url, namespace=namespace)
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
@@ -205,7 +193,7 @@ def migrate(
             progress.update(tasks[step.what], completed=step.done, total=step.total)
             verified = step.verified
     assert verified is not None, "the last step has the verified counts"
-    table = grid("", "moved", "checksums", right=("moved",))
+    table = grid("", "moved", "compared", right=("moved",))
     for what in ("sessions", "messages", "facts", "vectors"):
         table.add_row(what, str(getattr(verified, what)), "equal")
     out().print(table)

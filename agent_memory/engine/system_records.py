@@ -57,6 +57,6 @@ class SystemRecords:
         self._store.delete_records(SENT_TEXTS.name, owner=owner, lease=lease)
 
 
-def stays_behind(collection: str, record: Record) -> bool:
+def stays_behind(collection: str, owner: str) -> bool:
     """Return whether a migration must not copy a record, because it concerns one store only."""
-    return collection == NOTES.name and record.owner in _OF_ONE_STORE
+    return collection == NOTES.name and owner in _OF_ONE_STORE

@@ -10,6 +10,7 @@ import pytest
 from agent_memory.engine import leases
 from agent_memory.engine.transfer import migrate as migrating
 from agent_memory.stores import Store, open_store
+from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft
 from tests.integration.migrating import everything, fill_plainly
@@ -27,17 +28,17 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, url: str = TO, *options: str) -> str:
-    """Return the output of the command when Ctrl-C comes at its second session."""
+    """Return the output of the command when Ctrl-C comes at its sixth commit."""
     calls: list[str] = []
 
     def watch(step: str) -> None:
         calls.append(step)
-        if step == "before rewrite" and calls.count(step) == 2:
+        if step == "before commit" and calls.count(step) == 6:
             raise KeyboardInterrupt
 
     def opened(given: str, *more: Any) -> Store:
         store = open_store(given, *more)
-        return watched(store, watch) if given == url else store
+        return KernelStore(watched(store.kernel, watch)) if given == url else store
 
     with monkeypatch.context() as patch:
         patch.setattr(migrating, "open_store", opened)

@@ -1,4 +1,7 @@
-"""Migration from one database to another: resumable, and verified at its end."""
+"""Migration from one database to another: resumable, and verified at its end.
+
+Documents and lines are copied as the databases store them, so encrypted data stays encrypted.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,44 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import chain, groupby, islice, zip_longest
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from agent_memory.core.system_collections import NOTES
 from agent_memory.engine.leases import Locks
-from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.engine.transfer.mirror import Sums, carried_heads, mirror, parts_of
+from agent_memory.engine.system_records import Kind, SystemRecords, stays_behind
 from agent_memory.errors import InvalidInput, StoreError
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
+from agent_memory.stores.kernel.coding import FACT, HEAD, KEY, LOCK, SEGMENT, VECTOR
+from agent_memory.stores.kernel.contract import (
+    EMPTY,
+    Append,
+    Batch,
+    Condition,
+    Delete,
+    DeleteWhere,
+    DocId,
+    Document,
+    Exists,
+    Kernel,
+    Line,
+    LogEndsAt,
+    Missing,
+    Part,
+    Put,
+    Scan,
+    Truncate,
+    Wake,
+    Write,
+)
 
-if TYPE_CHECKING:
-    from agent_memory.stores.encrypted.keys import Keys
+Kinds = Literal["facts", "vectors", "sessions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +82,10 @@ class MigrationStep:
 
 _ROUNDS = 2
 _SHOWN = 5
+_EVERY = 200
+_PAGE = 200
+_SEGMENTS = 4  # segments per read and write; a segment may have 2 MB
+_LINES = 50  # lines per read and write; a line may contain images
 _SQLITE = "sqlite:///"
 
 UNFINISHED = (
@@ -66,16 +95,13 @@ UNFINISHED = (
 """The message for a store for which `is_unfinished` returns True."""
 
 
-def migrate(
-    from_url: str, to_url: str, *, namespace: str = "default", keys: Keys | None = None
-) -> Generator[MigrationStep]:
+def migrate(from_url: str, to_url: str, *, namespace: str = "default") -> Generator[MigrationStep]:
     """Copy all sessions, facts and vectors of a namespace to another database.
 
     The source is not changed. In this namespace, the target must be empty, or hold the copies of an
     interrupted migration from the same source. The call then resumes that migration. At the end,
-    both stores are read again and compared by counts and checksums. If the target already equals
-    the source, the call only compares them. Encrypted data is copied without decryption. Exception:
-    ranking features of vectors are decrypted for the copy, which requires the keys.
+    both stores are read again and compared. If the target already equals the source, the call only
+    compares them. Encrypted data is copied without decryption.
 
     Limitations: Do not write to the source during the migration. The comparison reports such
     writes, and another call copies them. Do not use the target before the end: the call removes
@@ -85,7 +111,6 @@ def migrate(
         from_url: The source. See `AgentMemoryConfig.store`.
         to_url: The target.
         namespace: The namespace, in both stores.
-        keys: The keys of an encrypted deployment.
 
     Yields:
         The progress. The last step has `verified`.
@@ -93,7 +118,6 @@ def migrate(
     Raises:
         InvalidInput: A URL cannot be used, the namespace is empty in the source, or the target has
             other data.
-        Undecryptable: The data is encrypted, and `keys` is not set.
         StoreError: The stores differ at the end, or one of them failed. Repeat the call to resume.
     """
     for url in (from_url, to_url):
@@ -111,12 +135,6 @@ def migrate(
         closing(open_store(from_url, namespace)) as source,
         closing(open_store(to_url, namespace)) as target,
     ):
-        if keys is not None:
-            from agent_memory.stores.encrypted.store import with_features_decrypted
-
-            source, target = (
-                with_features_decrypted(store, keys, namespace) for store in (source, target)
-            )
         yield from migrate_stores(source, target, origin_of(from_url))
 
 
@@ -125,15 +143,15 @@ def migrate_stores(source: Store, target: Store, origin: str) -> Generator[Migra
     with Locks(target).held(Kind.MIGRATION.value):
         records = SystemRecords(target)
         noted = records.read(Kind.MIGRATION)
-        held = [] if noted else _held(target)
+        held = [] if noted else _held(target.kernel)
         same = source.counts().sessions == target.counts().sessions
         if held and same and not is_unfinished(source):
-            differences = yield from _compared(source, target, Sums())
+            differences = yield from _compared(source.kernel, target.kernel, Counter())
             if not differences:  # for example after an earlier migration
                 return
         _check(source, held, origin, noted)
         records.write(Kind.MIGRATION, origin)
-        for step in move(source, target):
+        for step in _moved(source.kernel, target.kernel):
             if step.verified is not None:
                 target.secure_erase()  # the traces of copies that were replaced or removed
                 records.drop(Kind.MIGRATION, origin)
@@ -175,85 +193,203 @@ def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[st
             f"The target already has data in this namespace: {', '.join(held)}. Name an "
             "empty database, or another namespace."
         )
-    if not _held(source):
+    if not _held(source.kernel):
         raise InvalidInput(
             "There is nothing to copy in this namespace of the source. If the memory has another "
             "`namespace`, pass its name."
         )
 
 
-def _held(store: Store) -> list[str]:
+def _held(kernel: Kernel) -> list[str]:
     """Describe the data of a store. Records of the collection `_notes` do not count as data."""
-    counts = store.counts()
-    contents = [f"{counts.sessions} sessions"] if counts.sessions else []
-    block = next((block for block, _ in store.all_records() if block != NOTES.name), None)
-    contents += [] if block is None else [f"facts of {block!r}"]
-    blocks = sorted(store.vector_blocks())
-    return contents + [f"vectors of {name!r}" for name in blocks if any(store.all_vectors(name))]
+    sessions, _ = kernel.counts(HEAD)
+    names = kernel.collections("")
+    facts = [name.removeprefix(FACT) for name in names if name.startswith(FACT)]
+    vectors = [name.removeprefix(VECTOR) for name in names if name.startswith(VECTOR)]
+    contents = [f"{sessions} sessions"] if sessions else []
+    contents += [f"facts of {block!r}" for block in facts if block != NOTES.name][:1]
+    return contents + [f"vectors of {block!r}" for block in vectors]
 
 
-def move(source: Store, target: Store) -> Iterator[MigrationStep]:
+def _moved(source: Kernel, target: Kernel) -> Generator[MigrationStep]:
     """Make the target equal to the source. The source is not changed.
 
     If the comparison finds differences, the differing items are copied once more.
     """
     differences: Mapping[str, bool] = {}
     for _ in range(_ROUNDS):
-        blocks = source.vector_blocks()
-        for block, embedding in target.vector_blocks().items():
-            if blocks.get(block) != embedding:
-                target.clear_vectors(block)
-        for block, (dimension, model) in blocks.items():
-            target.open_vectors(block, dimension, model)
-        total, sent, done = source.counts().sessions, Sums(), Counter[str]()
-        pairs = zip(parts_of(source, source, blocks), parts_of(target, source, blocks), strict=True)
-        for here, there in pairs:
-            for count in mirror(here, there, sent):
-                done[here.what] += count
-                known = max(done["sessions"], total) if here.what == "sessions" else None
-                yield MigrationStep(here.what, done[here.what], known)
-        differences = yield from _compared(source, target, sent)
+        total, _ = source.counts(HEAD)
+        walk = Walk(source, target, copies=True)
+        for what in walk.run():
+            done = walk.counts[what]
+            if what == "sessions":
+                yield MigrationStep(what, done, max(done, total))
+            elif done % _EVERY == 1:
+                yield MigrationStep(what, done, None)
+        differences = yield from _compared(source, target, walk.sums, walk.done)
         if not differences:
             return
     raise StoreError(_sentence(differences))
 
 
 def _compared(
-    source: Store, target: Store, sent: Sums
+    source: Kernel, target: Kernel, sent: Counter[str], total: int = 0
 ) -> Generator[MigrationStep, None, dict[str, bool]]:
     """Compare both stores and return the differences. If there are none, yield the counts.
 
     Each value says whether the source has changed since its items in `sent` were copied.
     """
-    blocks, total = source.vector_blocks(), 2 * sent.counts.total()
-    states, here, there = _states(source), Sums(), Sums()
-    held, done = Counter[str](), 0
-    # the source comes last, its records after its sessions, to detect changes of the source
-    for store, sums in ((target, there), (source, here)):
-        for part in reversed(parts_of(store, source, blocks)):
-            for page in part.pages(sums):
-                done += len(page)
-                if store is source:
-                    held[part.what] += len(page)
-                if store is source and part.what == "sessions":
-                    held["messages"] += sum(each.value.end - each.value.expired for each in page)
-                yield MigrationStep("verifying", done, max(done, total))
-    changed = here.differing(sent)
-    differences = {name: name in changed for name in here.differing(there)}
+    walk = Walk(source, target, copies=False)
+    states = _states(source)
+    for _ in walk.run():
+        if walk.done % _EVERY == 1:
+            yield MigrationStep("verifying", walk.done, max(walk.done, total))
+    differences = {name: walk.sums[name] != sent[name] for name in walk.differing}
     if states != _states(source):
         differences["sessions that changed during the comparison"] = True
-    if source.vector_blocks() != target.vector_blocks():
-        differences["the blocks with vectors"] = True
     if not differences:
-        counts = (held[what] for what in ("sessions", "messages", "facts", "vectors"))
-        yield MigrationStep("verifying", done, done, Migrated(*counts))
+        counts = (walk.counts[what] for what in ("sessions", "messages", "facts", "vectors"))
+        yield MigrationStep("verifying", walk.done, walk.done, Migrated(*counts))
     return differences
 
 
-def _states(source: Store) -> set[int]:
-    """Return a hash of each session's state, which changes with every write."""
-    heads = carried_heads(source)
-    return {hash((head.session_id, head.created_at, head.version, head.end)) for head in heads}
+@dataclass(eq=False)
+class Walk:
+    """A walk through all data of two databases. It copies the data, or only compares it.
+
+    Attributes:
+        copies: Whether to make the target equal to the source.
+        counts: The numbers of sessions, messages, facts and vectors of the source.
+        sums: A sum of hashes of the source's items, by the name of the session or block.
+        differing: The numbers of differing items, by the name of the session or block.
+    """
+
+    source: Kernel
+    target: Kernel
+    copies: bool
+    counts: Counter[str] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+    differing: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def done(self) -> int:
+        return self.counts.total() - self.counts["messages"]
+
+    def run(self) -> Iterator[Kinds]:
+        """Walk through the databases. Yield the kind of each session, fact and vector."""
+        names = {*self.source.collections(""), *self.target.collections("")}
+        parts = [*map(self._records, sorted(names - {HEAD, KEY, LOCK})), self._sessions()]
+        # records are copied first, so that no session in the target lacks its records; records are
+        # compared last, to detect changes during the comparison of sessions
+        yield from chain.from_iterable(parts if self.copies else reversed(parts))
+
+    def _records(self, collection: str) -> Iterator[Kinds]:
+        what: Kinds = "facts" if collection.startswith(FACT) else "vectors"
+        block = collection.partition(":")[2]
+        name = f"{what} of {block!r}" if block else "the blocks with vectors"
+        most = _SEGMENTS if collection.startswith(SEGMENT) else _PAGE
+        writes: list[Write] = []
+        for record, here, there in self._pairs(collection):
+            if any(stays_behind(block, side.owner) for side in (here, there) if side):
+                continue
+            if here != there:
+                self.differing[name] += 1
+                writes.append(Put(here) if here else Delete([DocId(collection, record)]))
+            if len(writes) == most:
+                self._write(writes)
+                writes = []
+            if here is not None:
+                self.sums[name] += hash(here)
+                if collection.startswith((FACT, VECTOR)):
+                    self.counts[what] += 1
+                    yield what
+        self._write(writes)
+
+    def _write(self, writes: Sequence[Write]) -> None:
+        if self.copies and writes:
+            self.target.commit(Batch([], writes))
+
+    def _pairs(self, collection: str) -> Iterator[tuple[str, Document | None, Document | None]]:
+        """Yield each id of the documents in both databases, with the documents, in order."""
+        here, there = (_scanned(kernel, collection) for kernel in (self.source, self.target))
+        both = merge(((it.id, 0, it) for it in here), ((it.id, 1, it) for it in there))
+        for name, group in groupby(both, key=itemgetter(0)):
+            sides = {side: document for _, side, document in group}
+            yield name, sides.get(0), sides.get(1)
+
+    def _sessions(self) -> Iterator[Kinds]:
+        for session, here, there in self._pairs(HEAD):
+            if not (here and there and self._same(here, there)):
+                self.differing[f"session {session!r}"] += 1
+                if self.copies and there:
+                    self._delete(there)
+                if self.copies and here:
+                    self._copy(here)
+            if here:
+                self.sums[f"session {session!r}"] += hash(here)
+                self.counts["sessions"] += 1
+                yield "sessions"
+
+    def _same(self, here: Document, there: Document) -> bool:
+        sides = _contents(self.source, here), _contents(self.target, there)
+        for ours, theirs in zip_longest(*sides):
+            if ours != theirs:
+                return False
+            self.counts["messages"] += isinstance(ours, Line)
+        return True
+
+    def _delete(self, head: Document) -> None:
+        keys, lines = DeleteWhere(Scan(KEY, session=head.id)), Truncate(head.id, 0)
+        self.target.commit(Batch([Exists(head.key)], [Delete([head.key]), keys, lines]))
+
+    def _copy(self, head: Document) -> None:
+        at, pages = head.key, _pages(self.source, head.id)
+        first = next(pages, [])
+        begin = Put(head._replace(tail=EMPTY)), Append(first), Wake([at], 0)
+        self._change(head, [Missing(at), LogEndsAt(head.id, 0)], begin)
+        keys = self.source.scan(Scan(KEY, session=head.id))
+        self._change(head, [Exists(at)], [*map(Put, keys)])
+        end = first[-1].seq if first else 0
+        for page in pages:
+            self._change(head, [LogEndsAt(head.id, end)], [Append(page)])
+            end = page[-1].seq
+
+    def _change(
+        self, head: Document, conditions: Sequence[Condition], writes: Sequence[Write]
+    ) -> None:
+        if writes and not self.target.commit(Batch(conditions, writes)).done:
+            raise StoreError(
+                f"Session {head.id!r} was changed in the target by another process during the "
+                "migration. Stop the processes that use the target, then repeat the call."
+            )
+
+
+def _scanned(kernel: Kernel, collection: str) -> Iterator[Document]:
+    limit = _SEGMENTS if collection.startswith(SEGMENT) else _PAGE
+    scan = Scan(collection, limit=limit, tails=collection == HEAD)
+    while page := kernel.scan(scan):
+        yield from page
+        scan = scan._replace(after=page[-1].id)
+
+
+def _pages(kernel: Kernel, session: str) -> Iterator[list[Line]]:
+    after = 0
+    while page := kernel.lines([Part(session, after, _LINES)]):
+        yield page
+        after = page[-1].seq
+
+
+def _contents(kernel: Kernel, head: Document) -> Iterator[Document | Line]:
+    """Yield the head, the idempotency keys and the lines of a session."""
+    yield head
+    yield from kernel.scan(Scan(KEY, session=head.id))
+    for page in _pages(kernel, head.id):
+        yield from page
+
+
+def _states(kernel: Kernel) -> set[int]:
+    """Return a hash of each session's head, which changes with every write to the session."""
+    return set(map(hash, _scanned(kernel, HEAD)))
 
 
 def _sentence(differences: Mapping[str, bool]) -> str:

@@ -225,28 +225,20 @@ def _carried(body: object) -> str | None:
 
 
 class EncryptedKernel(KernelWrapper):
-    """Encrypts the content that another kernel stores; with `features_only`, only features."""
+    """Encrypts the content that another kernel stores."""
 
-    def __init__(self, inner: Kernel, cipher: Cipher, *, features_only: bool = False) -> None:
+    def __init__(self, inner: Kernel, cipher: Cipher) -> None:
         super().__init__(inner)
         self._cipher = cipher
-        self._features_only = features_only
-
-    def _passes(self, collection: str) -> bool:
-        return self._features_only and not collection.startswith(SEGMENT)
 
     def encoded(self, document: Document) -> Document:
-        passes = self._passes(document.collection)
-        return document if passes else self._cipher.encoded(document)
+        return self._cipher.encoded(document)
 
     def encoded_line(self, line: Line) -> Line:
-        return line if self._features_only else self._cipher.encoded_line(line)
+        return self._cipher.encoded_line(line)
 
     def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
-        # the documents of a call are of one kind; heads and keys count as one kind
-        if any(doc is not None and self._passes(doc.collection) for doc in documents):
-            return [*documents]
         return self._cipher.decoded(documents)
 
     def decoded_lines(self, lines: Sequence[Line]) -> list[Line]:
-        return [*lines] if self._features_only else self._cipher.decoded_lines(lines)
+        return self._cipher.decoded_lines(lines)

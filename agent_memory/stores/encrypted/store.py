@@ -54,12 +54,6 @@ class EncryptedStore(KernelStore):
         return cast("VectorStore", EncryptedVectors(store, self._cipher))
 
 
-def with_features_decrypted(inner: Store, keys: Keys, namespace: str) -> KernelStore:
-    """Return a store that decrypts only search features, to move other data without decryption."""
-    cipher = Cipher(keys, namespace)
-    return KernelStore(EncryptedKernel(inner.kernel, cipher, features_only=True))
-
-
 class EncryptedVectors:
     """Encrypts records for a vector store whose server searches, such as Qdrant.
 
