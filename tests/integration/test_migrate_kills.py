@@ -23,7 +23,7 @@ from agent_memory.stores.redis.scripts import KINDS
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft, for_words, record, units, worded
 from tests.integration.migrating import everything, fill_plainly
-from tests.kit import spread
+from tests.kit import SECONDS, spread
 from tests.servers.redis import RedisServer
 from tests.servers.redis_suite import server, start
 
@@ -37,8 +37,9 @@ forked = multiprocessing.get_context("fork")
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the leases of a killed process expire quickly."""
+    """Let the leases of a killed process expire quickly, and an embedder load slowly."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 0.05)
+    monkeypatch.setattr("agent_memory.models.embedders.best_effort._SOON_SECONDS", SECONDS)
 
 
 def _fill(path: Path, count: int) -> Path:

@@ -116,8 +116,8 @@ class Grants:
 
     def _accesses(self, share: str) -> dict[str, Access | None]:
         records = self._store.records(_GRANTS, f"share:{share}")
-        accesses = {record.metadata["agent"]: _ACCESS.get(record.text) for record in records}
-        return dict(sorted(accesses.items()))
+        ordered = sorted(records, key=lambda record: str(record.metadata["agent"]))
+        return {record.metadata["agent"]: _ACCESS.get(record.text) for record in ordered}
 
 
 def _grant(share: str, agent: str, access: Access | None) -> Record:
