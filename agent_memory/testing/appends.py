@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
@@ -50,14 +49,6 @@ class AppendContract(Contract):
         sums = [(e.seq, e.tokens, e.total) for e in store.read("s")]
         assert sums == [(1, 3, 3), (2, 4, 7), (3, 5, 12)]
         assert stored(store) == second
-
-    def test_append_creates_a_fresh_head(self, store: Store) -> None:
-        """Wrong: a new session has the window, cursors or deletion mark of an earlier session."""
-        before = datetime.now(UTC)
-        head = store.append("s", [draft("a")], "u")
-        assert (head.session_id, head.user_id, head.start, head.pinned) == ("s", "u", 0, ())
-        assert (head.system, head.summary, head.cursors, head.deleting) == (None, None, {}, False)
-        assert before - timedelta(seconds=1) < head.created_at <= datetime.now(UTC)
 
     def test_system_message_replaces_and_adds_nothing(self, store: Store) -> None:
         """Wrong: system messages fill the window, the first one stays forever, or one is lost."""

@@ -150,33 +150,6 @@ class OnceContract(Contract):
             assert {item.head.end if item.places else kept(item).end for item in done} == {n + 1}
         assert texts_of(store) == [f"m{n}" for n in range(5)]
 
-    def test_racing_writers_that_expect_an_end(self, store: Store, other: Store) -> None:
-        """Wrong: two writers continue from the same end of the log."""
-
-        def write(handle: Store, text: str, end: int) -> str | None:
-            try:
-                append(handle, [draft(text), draft(text)], end=end)
-            except Conflict:
-                return None
-            return text
-
-        handles = [store, other] * 3
-        for n in range(4):
-            calls = [partial(write, handle, f"{n}.{i}", 2 * n) for i, handle in enumerate(handles)]
-            winners = [text for text in together(calls) if text is not None]
-            assert len(winners) == 1
-            assert texts_of(store)[2 * n :] == winners * 2
-
-    def test_keys_beside_other_writers(self, store: Store, other: Store) -> None:
-        """Wrong: keys are forgotten after appends without keys, or after changes of the head."""
-        for n in range(4):
-            assert once(store, f"k{n}").places
-            other.append("s", [draft("plain")])
-            changed(store, cursors={"b": n})
-            assert not once(other, f"k{n}").places
-        assert stored(store).end == 8
-        assert len(store.keys("s")) == 4
-
     def test_keys_outlive_what_expires(self, store: Store, other: Store) -> None:
         """Wrong: a late retry of an expired message is stored again."""
         texts = [f"m{n}" for n in range(20)]

@@ -13,7 +13,7 @@ import pytest
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import DAY, Contract, for_words, record, together, units, worded
+from agent_memory.testing.contract import DAY, Contract, record, together, units, worded
 
 
 class AllFactsContract(Contract):
@@ -73,26 +73,6 @@ class AllVectorsContract(Contract):
         assert set(rows) == {"a", "b"}
         assert len(rows["a"][3]) == 2
         assert len(rows["a"][0]) == 0
-
-    def test_a_copy_is_searched_alike(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: after a move, a query finds different records, or their scores differ."""
-        words = [f"{'red ' * (n % 4)}fox {'den ' * (n % 3)}owl{n % 7}" for n in range(60)]
-        records = [record(f"r{n:02}", f"user:{n % 2}") for n in range(60)]
-        store.open_vectors("v", 8, "model")
-        store.put_vectors("v", records, worded(words, units(60)))
-        elsewhere.open_vectors("v", 8, "model")
-        for page, features in store.all_vectors("v"):
-            elsewhere.put_vectors("v", page, features)
-        for place, question in enumerate(("red fox", "den owl3", "owl1 owl2 red")):
-            query = for_words(question, units(9, seed=9)[place])
-            for owner in ("user:0", "user:1"):
-                before, after = (
-                    {hit.record.id: hit.score for hit in side.search_vectors("v", owner, query, 30)}
-                    for side in (store, elsewhere)
-                )
-                assert before.keys() == after.keys()
-                for name, scores in after.items():
-                    assert np.allclose(scores, before[name], atol=1e-5)
 
     def test_blocks_are_listed(self, store: Store, other: Store) -> None:
         """Wrong: a block is missing from the list, or is listed with another model."""

@@ -189,6 +189,8 @@ class SessionStoreContract(
         """Wrong: after a worker takes a lease, its own `move` fails."""
         head = store.append("s", [draft("a")])
         store.lease("s", "w", 60)
+        store.schedule(head, None)
+        store.schedule_all()
         assert stored(store) == head
         assert store.move(replace(head, start=1)) is not None
         assert store.lease("s", "x", 60) is False

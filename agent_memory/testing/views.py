@@ -157,13 +157,6 @@ class ViewsContract(Contract):
         with pytest.raises(DimensionMismatch):
             store.search_vectors("v", "user:a", for_words("fox", units(1)[0]), 9)
 
-    def test_a_question_without_a_vector(self, store: Store) -> None:
-        """Wrong: nothing is found while an embedder is down, although words match."""
-        store.open_vectors("v", 8, "m")
-        store.put_vectors("v", [record("a"), record("b")], worded(["fox", "owl"], units(2)))
-        (hit,) = store.search_vectors("v", "user:a", for_words("fox"), 9)
-        assert hit.record.id == "a"
-
     def test_records_that_are_not_encoded_yet(self, store: Store, other: Store) -> None:
         """Wrong: records without vectors are lost, or not found by their words."""
         rows = np.stack([np.zeros(8, np.float32), units(1)[0]])
@@ -187,21 +180,6 @@ class ViewsContract(Contract):
             scores = words_of(handle.search_vectors("v", "user:a", for_words("fox red"), 9))
             assert scores == pytest.approx({n: s for n, s in wanted.items() if s}, rel=2e-3)
 
-    def test_words_of_many_puts_are_counted_together(self, store: Store, other: Store) -> None:
-        """Wrong: a word's rarity is computed from the first or the last write only."""
-        store.open_vectors("v", 0, "none")
-        there: dict[str, str] = {}
-        for size in (16, 5, 2, 1, 1):
-            new = {
-                f"{len(there) + n:02}": "fox red" if n % 3 else "fox den owl" for n in range(size)
-            }
-            store.put_vectors("v", [record(name) for name in new], worded(list(new.values())))
-            there |= new
-            wanted = bm25(there, "fox owl")
-            for handle in (store, other):
-                hits = handle.search_vectors("v", "user:a", for_words("fox owl"), 99)
-                assert words_of(hits) == pytest.approx(wanted, rel=2e-3)
-
     def test_the_same_record_twice_in_one_put(self, store: Store) -> None:
         """Wrong: the record is counted twice, or its earlier version is found."""
         store.open_vectors("v", 0, "none")
@@ -211,19 +189,6 @@ class ViewsContract(Contract):
         assert hit.record.text == "new"
         wanted = bm25({"a": "fox den", "b": "owl"}, "fox")["a"]
         assert hit.words == pytest.approx(wanted, rel=2e-3)
-
-    def test_what_is_deleted_is_not_counted(self, store: Store, other: Store) -> None:
-        """Wrong: a word counts as common because deleted records had it."""
-        store.open_vectors("v", 0, "none")
-        records = [record(name, session_id=name) for name in _TEXTS]
-        store.put_vectors("v", records, worded(list(_TEXTS.values())))
-        assert len(words_of(other.search_vectors("v", "user:a", for_words("fox"), 9))) == 3
-        for name in ("a", "d", "e"):
-            other.delete_vectors("v", session_id=name)
-        left = bm25({name: _TEXTS[name] for name in "bc"}, "fox")
-        for handle in (store, other):
-            (hit,) = handle.search_vectors("v", "user:a", for_words("fox"), 9)
-            assert hit.words == pytest.approx(left["b"], rel=2e-3)
 
     def test_any_number_is_a_word(self, store: Store, other: Store) -> None:
         """Wrong: a word with the id 0 or a large id is lost, or confused with another word."""

@@ -244,13 +244,6 @@ class WorkStoreContract(LockContract):
         other.append("s", [draft("y")])
         assert _names(store) == ["s"]
 
-    def test_put_off_leaves_the_head_alone(self, store: Store) -> None:
-        """Wrong: a worker without work makes a concurrent compaction lose its compare-and-swap."""
-        head = store.append("s", [draft("x")], "u")
-        store.schedule(head, None)
-        store.schedule_all()
-        assert stored(store) == head
-
     @pytest.mark.parametrize("seconds", [None, 0.0, 3600.0])
     def test_put_off_is_refused_after_a_change(
         self, store: Store, other: Store, seconds: float | None
