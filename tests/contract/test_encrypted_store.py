@@ -42,7 +42,7 @@ from agent_memory.testing.contract import (
     stored,
     worded,
 )
-from agent_memory.testing.views import bm25
+from agent_memory.testing.vectors import bm25
 from tests.contract.import_contract import ImportContract
 from tests.contract.segments_contract import ManyHandlesContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract

@@ -18,7 +18,7 @@ from agent_memory.errors import DimensionMismatch, InvalidInput, MemoryClosed
 from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.stores import EncryptedStore, Keys, MemoryStore, open_store
 from agent_memory.stores.qdrant.store import QdrantStore
-from agent_memory.testing.views import bm25
+from agent_memory.testing.vectors import bm25
 from tests.contract.mongodb_suite import server, url
 from tests.contract.standalone_contract import ChatHistoryContract, VectorIndexContract
 from tests.servers.mariadb import MariaDBServer

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent_memory.core.records import Hit, Record
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import for_words, record, units, worded
-from agent_memory.testing.views import ViewsContract, bm25
+from agent_memory.testing.vectors import ViewsContract, bm25
 from tests.kit import at_length
 
 _WIDTH = 5

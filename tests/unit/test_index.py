@@ -27,7 +27,7 @@ from agent_memory.stores.kernel import indexes
 from agent_memory.stores.kernel.catalogs import Catalog, Stored, changed
 from agent_memory.stores.kernel.indexes import Indexes, records_of
 from agent_memory.testing.contract import for_words, record
-from agent_memory.testing.views import encoded
+from agent_memory.testing.vectors import encoded
 
 DIMENSION = 4
 texts = st.lists(st.dictionaries(st.integers(0, 9), st.integers(1, 8), max_size=5), max_size=8)
