@@ -14,7 +14,7 @@ from agent_memory.engine.assembly import Components
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
 from agent_memory.stores.base import Store
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 
 if TYPE_CHECKING:
     from agent_memory.engine.transfer.reading import Reading

@@ -20,11 +20,10 @@ from agent_memory.stores.redis.url import REDIS, redis_options
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.keys import Keys
     from agent_memory.stores.encrypted.store import EncryptedStore
-    from agent_memory.stores.memory import MemoryStore
     from agent_memory.stores.mongodb.store import MongoDBStore
     from agent_memory.stores.redis.store import RedisStore
     from agent_memory.stores.split import SplitStore
-    from agent_memory.stores.sql.store import SQLStore
+    from agent_memory.stores.sql.store import MemoryStore, SQLStore
 
 __all__ = [
     "Counts",
@@ -123,7 +122,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability | No
     """
     check_url(url)
     if url.startswith("memory:"):
-        from agent_memory.stores.memory import MemoryStore
+        from agent_memory.stores.sql.store import MemoryStore
 
         return MemoryStore(namespace)
     if url.startswith("folder:"):
@@ -149,10 +148,9 @@ if not TYPE_CHECKING:
         {
             ".encrypted.keys": ("Keys",),
             ".encrypted.store": ("EncryptedStore",),
-            ".memory": ("MemoryStore",),
             ".mongodb.store": ("MongoDBStore",),
             ".redis.store": ("RedisStore",),
             ".split": ("SplitStore",),
-            ".sql.store": ("SQLStore",),
+            ".sql.store": ("MemoryStore", "SQLStore"),
         },
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import for_words, record, worded
 

@@ -18,9 +18,9 @@ from agent_memory.retrieval.vectors import TOKEN
 from agent_memory.stores.base import VectorStore
 from agent_memory.stores.encrypted.keys import Keys
 from agent_memory.stores.encrypted.store import EncryptedStore
-from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.qdrant.points import MEANING, WORDS, features_at, holding
 from agent_memory.stores.qdrant.store import Names, QdrantStore, embedding
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import VectorStoreContract
 from agent_memory.testing.contract import (
     everything,

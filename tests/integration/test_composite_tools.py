@@ -15,7 +15,7 @@ from agent_memory.core.records import Recall, Scope
 from agent_memory.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 from agent_memory.ltm_blocks import Block, FileMemory, NoteMemory, VectorMemory, WorkingMemory
 from agent_memory.ltm_blocks.base import ManualBlock
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.composing import composed, opened
 from tests.kit import Echo, at_length, model_at, texts

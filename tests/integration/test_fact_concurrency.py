@@ -16,7 +16,7 @@ import pytest
 
 from agent_memory import AgentMemory, ExtractiveMemory
 from agent_memory.core.records import Record
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.fact_model import groups_of, known_of, messages_of
 from tests.kit import SECONDS, Cut, model_at

@@ -18,7 +18,7 @@ from agent_memory.engine.leases import Locks
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.storage import Keeper
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Listed, groups_of, known_of, messages_of
 from tests.integration.statements import END, TICK, Statement, around, expected

@@ -10,7 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, Message, StoreError, operations
 from agent_memory.core.records import Entry, Lease, Recall, Scope
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing.watching import watched
 from tests.kit import Echo, Silent, running, wait_for_calls
 

@@ -11,7 +11,7 @@ from agent_memory import AgentMemory, AgentMemoryError, Message, Summarize, Trim
 from agent_memory.core.idempotency import key_of
 from agent_memory.core.records import Draft, Entry, Head, Scope
 from agent_memory.mcp.server import read
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 
 SECRET = "Ben's safe opens with 4711."
 HELLO = {"role": "assistant", "content": "Hello."}

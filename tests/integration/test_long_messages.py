@@ -23,8 +23,8 @@ from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.features import Features, Turn
 from agent_memory.retrieval.turns import record_of_turn
 from agent_memory.stores.base import Store
-from agent_memory.stores.memory import MemoryStore
 from agent_memory.stores.pending import Tail, Tails
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing.watching import watched
 from tests.kit import SECONDS, Silent, opened, user
 

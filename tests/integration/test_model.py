@@ -25,8 +25,7 @@ from agent_memory.errors import LeaseLost, SessionOfAnotherUser, StoreError, Sto
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.stores.base import Store
-from agent_memory.stores.memory import MemoryStore
-from agent_memory.stores.sql.store import SQLStore
+from agent_memory.stores.sql.store import MemoryStore, SQLStore
 from agent_memory.testing.contract import everything
 from agent_memory.testing.watching import watched
 from tests.kit import Echo

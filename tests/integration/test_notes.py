@@ -17,7 +17,7 @@ from agent_memory.ltm_blocks.notes import Note, Notes
 from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.vectors import Encoding
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing.contract import together
 from tests.kit import SECONDS, opened
 

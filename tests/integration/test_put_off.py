@@ -15,7 +15,7 @@ from agent_memory.core.records import Entry, Scope
 from agent_memory.engine.processing.session_work import Processed, longest_wait
 from agent_memory.engine.processing.worker import Worker
 from agent_memory.engine.stats import Progress
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.kit import Silent
 

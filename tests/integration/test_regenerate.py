@@ -9,7 +9,7 @@ import pytest
 from agent_memory import ExtractiveMemory, FlushToLTM, NullMemory, VectorMemory
 from agent_memory.errors import InvalidInput, InvalidMessage, MessageTooLarge, StoreUnavailable
 from agent_memory.stores.base import Store
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.fact_model import Model, said
 from tests.integration.undo_twin import assert_alike, everything, opened, turn, twins, with_tool

@@ -20,7 +20,7 @@ from agent_memory.errors import (
     StoreUnavailable,
     ToolRefused,
 )
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import watched
 from tests.integration.fact_model import Model, absorbed, remembering, said, texts
 from tests.kit import SECONDS, Silent, opened

@@ -7,7 +7,7 @@ import pytest
 
 from agent_memory import AgentMemory, Message, StaticMemory, Summarize, VectorMemory
 from agent_memory.errors import InvalidMessage, StoreError, StoreUnavailable
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.histories import call, result
 from tests.kit import with_model

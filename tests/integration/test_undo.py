@@ -14,7 +14,7 @@ from agent_memory.core.records import Entry, Record, Scope
 from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.integration.fact_model import Model, said
 from tests.integration.undo_twin import (

@@ -10,7 +10,7 @@ import pytest
 
 from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, VectorMemory, operations
 from agent_memory.engine.user import User
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import at, said
 

@@ -13,7 +13,7 @@ from agent_memory.engine.edit.edit import under_lease
 from agent_memory.engine.leases import Leases, Unheld
 from agent_memory.errors import LeaseLost, StoreUnavailable
 from agent_memory.stores.kernel.rules import Erasures
-from agent_memory.stores.memory import MemoryStore
+from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing.watching import watched
 
 TOLD = "Nothing was done; try again."

@@ -68,9 +68,9 @@ from agent_memory.stores.kernel.contract import (
 )
 from agent_memory.stores.kernel.rules import WITHIN_HANDLER
 from agent_memory.stores.kernel.vectors import KernelStore, cleared, embedding_document
-from agent_memory.stores.memory import MemoryDatabase
 from agent_memory.stores.sql.database import DOCUMENTS
 from agent_memory.stores.sql.kernel import SQLKernel
+from agent_memory.stores.sql.store import MemoryDatabase
 
 _SESSIONS, _RECORDS, _VECTORS = "sessions", "records", "vectors"
 
