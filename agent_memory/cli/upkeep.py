@@ -189,7 +189,7 @@ def verify(
 def worker(
     settings: AgentMemoryConfig,
     once: Annotated[
-        bool, typer.Option("--once", help="Absorb what is due and exit, with 1 if a block failed.")
+        bool, typer.Option("--once", help="Absorb what is due and exit, with 1 if anything failed.")
     ] = False,
     threads: Annotated[
         int | None,
@@ -229,9 +229,9 @@ def worker(
         if not once:
             parts.warm_up()
             typer.echo(f"Working on {place}. Ctrl-C stops it.")
-        _work(working, once, stops)
+        done = _work(working, once, stops)
     typer.echo(report.summary())
-    if once and report.failing:
+    if once and (report.failing or not done):
         raise typer.Exit(FAILED)
 
 
@@ -263,8 +263,8 @@ class Report:
         return f"{self._messages} messages of {len(self._sessions)} sessions absorbed."
 
 
-def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
-    """Run a worker until all work is done or a stop is requested."""
+def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> bool:
+    """Run a worker until all work is done or a stop is requested. Return False if work failed."""
 
     def stop() -> None:
         if reason := stops.get():
@@ -276,11 +276,11 @@ def _work(worker: Worker, once: bool, stops: SimpleQueue[str]) -> None:
     stopper.start()
     try:
         if once:
-            worker.run_once()
-        else:
-            worker.start()
-            while stopper.is_alive():
-                stopper.join(1.0)  # on Windows, a wait without a limit blocks signals
+            return worker.run_once()
+        worker.start()
+        while stopper.is_alive():
+            stopper.join(1.0)  # on Windows, a wait without a limit blocks signals
+        return True
     finally:
         stops.put("")  # an empty reason ends the stopper
         worker.stop()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONGEST_LEASE_SECONDS",
+    "UNSURE",
     "Counts",
     "Durability",
     "RecordStore",
@@ -42,6 +43,11 @@ With "power", each write is synced to disk and survives a power loss. With "proc
 survives the end of the process. Deletions are synced to disk with either value. None means "power",
 except on Redis and MySQL, where the server's settings decide.
 """
+
+UNSURE = (
+    "{} If this was a write, it may have succeeded. Read the session before you retry the write."
+)
+"""The text of an error after a lost answer."""
 
 Store: TypeAlias = KernelStore
 """A database that stores sessions, facts and vectors."""

@@ -142,7 +142,8 @@ def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.M
 
 
 def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: `worker --once` exits with 1 for a failure that a retry solved, or without a model."""
+    """Wrong: `worker --once` exits with 1 for a failure that a retry solved, or without a model,
+    or with 0 if a session failed, as in a read-only database."""
     write()
     monkeypatch.delenv("AGENT_MEMORY_MODEL")
     assert "ModelRequired" in ours("worker", "--once")
@@ -155,6 +156,9 @@ def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.Mon
     write()
     fake.fail(401, times=20)
     assert "ModelForbidden" in ours("worker", "--once", code=1)
+    write()
+    monkeypatch.setattr("agent_memory.engine.processing.session_work.SessionWork.process", None)
+    assert "0 messages of 0 sessions absorbed." in ours("worker", "--once", code=1)
 
 
 def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:

@@ -297,10 +297,11 @@ class Worker:
             finally:
                 del self._drains[key]
 
-    def run_once(self) -> None:
+    def run_once(self) -> bool:
         """Process each due session once, and wait for the end. Call it instead of `start`.
 
-        A session that becomes due again meanwhile is left for the next run.
+        A session that becomes due again meanwhile is left for the next run. Return whether all
+        sessions could be processed.
         """
         visited: set[str] = set()
         self._keep_house()
@@ -309,11 +310,12 @@ class Worker:
             due = self._store.due(_PAGE + len(visited))
             heads = [head for head in due if head.session_id not in visited]
             if not heads:
-                return
+                break
             for head in heads:
                 visited.add(head.session_id)
                 self.wake(head)
             self.drain()
+        return all(map(self._backoff.idle, visited))
 
     def stop(self, seconds: float | None = None) -> None:
         """Stop after the current sessions. Wait at most `seconds`. None means no limit."""

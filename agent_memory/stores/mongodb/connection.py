@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import MissingExtra, StoreError, StoreUnavailable
-from agent_memory.stores.base import Durability
+from agent_memory.stores.base import UNSURE, Durability
 
 try:
     from bson.codec_options import CodecOptions
@@ -162,10 +162,8 @@ class Deployment:
                 "on that database."
             )
         if isinstance(failed, _UNAVAILABLE):
-            return StoreUnavailable(
-                f"{where} could not be used ({named}). Check that it runs and that `store` names "
-                "its address."
-            )
+            text = f"{where} could not be used ({named}). Check that it runs, and `store`."
+            return StoreUnavailable(UNSURE.format(text))
         return StoreError(f"{where} refused a command ({named}).")
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import ConfigError, MissingExtra, StoreError, StoreUnavailable
+from agent_memory.stores.base import UNSURE
 from agent_memory.stores.redis.scripts import Script
 from agent_memory.stores.redis.url import redis_options, redis_place
 
@@ -277,9 +278,12 @@ def failure(error: Exception, place: str) -> StoreError:
             f"{server} has no database of that number. Correct the end of the setting `store`."
         )
     if isinstance(error, exceptions.TimeoutError | TimeoutError):
-        return StoreUnavailable(f"{server} (setting `store`) does not answer in time.")
+        return StoreUnavailable(
+            UNSURE.format(f"{server} (setting `store`) does not answer in time.")
+        )
     if isinstance(error, exceptions.ConnectionError | OSError):
-        return StoreUnavailable(f"{server} (setting `store`) cannot be reached: {text}")
+        text = f"{server} (setting `store`) cannot be reached: {text.rstrip('.')}."
+        return StoreUnavailable(UNSURE.format(text))
     return StoreError(f"{server} failed: {text}")
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import StoreError, StoreUnavailable
+from agent_memory.stores.base import UNSURE
 from agent_memory.stores.sql.database import Place, Places, SQLConnection, SQLDatabase, TableMissing
 from agent_memory.stores.sql.migrations import is_current
 
@@ -30,10 +31,6 @@ _MOST_CONNECTIONS = 32
 _WAIT_SECONDS = 15.0
 _CONFLICT_SECONDS = 10.0
 _LONGEST_PAUSE = 0.2
-_UNSURE = (
-    "{} It happened during a write, which may have succeeded. Read the session before you "
-    "retry the write."
-)
 
 _inherited_pools: list[Places[Any]] = []
 """Pools from before a fork. Closing or freeing them would end the parent's connections."""
@@ -271,7 +268,7 @@ def _committed(call: Callable[[], T]) -> T:
     try:
         return call()
     except ConnectionLost as lost:
-        text = _UNSURE.format(lost)
+        text = UNSURE.format(lost)
     raise StoreUnavailable(text)
 
 
