@@ -259,7 +259,8 @@ class FolderKernel(Kernel):
         for number, (text, fields) in enumerate(rest, 2):
             value = before.get(text) or value_of(kind, name, number, fields)
             if isinstance(value, Document) and value.collection.startswith(CATALOG):
-                value = value._replace(first=crc32(data))
+                # after an edit by hand, stores must not use the records that they have cached
+                value = value._replace(first=crc32(data) if before else 0)
             values[value[:2]] = value, text
         messages = [value for value, _ in values.values() if isinstance(value, Line)]
         documents = [value for value, _ in values.values() if isinstance(value, Document)]
