@@ -60,8 +60,7 @@ class Heartbeats:
 
     def __init__(self, records: SystemRecords) -> None:
         self._records = records
-        self._absorbed: dict[str, float] = {}
-        self._written: dict[str, float] = {}
+        self._absorbed: dict[str, float] = {}  # times that are not stored yet, by block
 
     def absorbed(self, block: str) -> None:
         """Record that a block absorbed a batch. The next `beat` stores it."""
@@ -70,10 +69,9 @@ class Heartbeats:
     def beat(self) -> None:
         """Store the heartbeats of this process's worker and blocks."""
         self._records.write(Kind.HEARTBEATS, _WORKER, at=time())
-        for block, at in list(self._absorbed.items()):
-            if self._written.get(block) != at:
-                self._records.write(Kind.HEARTBEATS, f"{_BLOCK}{block}", at=at)
-                self._written[block] = at
+        for block in list(self._absorbed):
+            at = self._absorbed.pop(block)
+            self._records.write(Kind.HEARTBEATS, f"{_BLOCK}{block}", at=at)
 
     def read(self) -> tuple[float, dict[str, float]]:
         """Return the time of the newest heartbeat of workers, and of each block. 0 means never."""

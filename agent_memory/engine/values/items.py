@@ -26,8 +26,7 @@ Namespace = tuple[str, ...]
 
 END = "\x1f"
 _LONGEST = 320  # maximum characters of an owner in a store
-_MOST_SECONDS = 1e10
-_LONGEST_TTL = timedelta(days=36_500)
+_MOST_SECONDS = 36_500 * 86_400.0  # the longest time until a value expires
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,4 +203,4 @@ def _written(label: str) -> str:
 
 
 def _until(ttl: float, now: datetime) -> str:
-    return (now + min(timedelta(seconds=min(ttl, _MOST_SECONDS)), _LONGEST_TTL)).isoformat()
+    return (now + timedelta(seconds=min(ttl, _MOST_SECONDS))).isoformat()
