@@ -160,7 +160,7 @@ class Spending:
     def _priced(self, concerned: list[str], model: str, prompt: int, answer: int) -> float:
         if all(self._limit(owner).cost is None for owner in concerned):
             return 0.0
-        cost = self._prices.of_tokens(model, prompt, answer)
+        cost = self._prices.cost(model, prompt, answer)
         if cost is None:
             raise SpendingLimitReached(
                 f"There is a cost limit, but the price of {model!r} is unknown, so the model "

@@ -119,7 +119,7 @@ def costs(
         sent, answered = sum(call[0] for call in own), sum(call[1] for call in own)
         bill = replace(bill, memory_calls=len(own), memory_tokens=sent + answered)
         sent, answered = sent + bill.prompt_tokens, answered + bill.completion_tokens
-        cost = None if model is None else table.of_tokens(model, sent, answered)
+        cost = None if model is None else table.cost(model, sent, answered)
         return replace(bill, cost=cost)
 
     run = partial(_run, chat, model, max_tokens, tell)

@@ -86,12 +86,8 @@ def version_owner(owner: str) -> str:
 class Versioned(Cache[str, tuple[Version, T]]):
     """A cache with one immutable value for each owner, built from all of the owner's records.
 
-    Thread-safe.
-
-    Args:
-        build: Builds a value from all of an owner's records, which are sorted by time.
-        size: Returns the number of records in a value.
-        least: Number of values that are never evicted, however large.
+    Thread-safe. `build` gets the records sorted by time. `size` returns the number of records in a
+    value. `least` is the number of values that are never evicted, however large.
     """
 
     def __init__(
@@ -125,12 +121,8 @@ class Versioned(Cache[str, tuple[Version, T]]):
     ) -> None:
         """Store a change of records, and cache the value after it.
 
-        Args:
-            before: The version before the change. The caller has held the writers' lock since it
-                read this version.
-            value: The value after the change.
-            put: A function that stores the change together with its argument, the records of the
-                new version.
+        The caller has held the writers' lock since it read the version `before`. `value` is the
+        value after the change, and `put` stores the change with the records of the new version.
         """
         epoch, version = before[0] if before is not None else "", new_version(owner)
         try:

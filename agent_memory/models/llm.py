@@ -163,7 +163,7 @@ class LLM(Provider):
         """Return the tokens of the context window; 8192 if litellm does not know the model."""
         try:
             info = load_litellm().get_model_info(self.model, api_base=self.api_base)
-        except Exception as error:  # older litellm raises a plain Exception here
+        except Exception as error:  # litellm raises a plain Exception for an unknown model
             if "isn't mapped" not in str(error):
                 raise
             info = {}

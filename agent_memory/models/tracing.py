@@ -41,7 +41,7 @@ def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iter
         return
     provider, _, model = call.model.rpartition("/")
     operation = _OPERATIONS[call.kind]
-    kind = options.get("response_format")
+    kind, where = options.get("response_format"), urlsplit(api_base or "")
     attributes: dict[str, Any] = {
         tracing.OPERATION: operation,
         "gen_ai.provider.name": _provider(provider.partition("/")[0], model),
@@ -50,7 +50,8 @@ def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iter
         "gen_ai.request.stream": options.get("stream"),
         "gen_ai.output.type": None if kind is None else "json",
         PURPOSE: call.purpose,
-        **_address(api_base),
+        "server.address": where.hostname,
+        "server.port": where.port or _PORTS.get(where.scheme),
     }
     with tracing.span(f"{operation} {model}", attributes, "client", is_parent=False) as span:
         if span is not None and call.kind == "completion" and tracing.records_content():
@@ -92,14 +93,6 @@ def _provider(prefix: str, model: str) -> str:
         entry = load_litellm().model_cost.get(model) or {}
         prefix = str(entry.get("litellm_provider", "_OTHER"))
     return _PROVIDERS.get(prefix, prefix)
-
-
-def _address(api_base: str | None) -> dict[str, Any]:
-    if api_base is None:
-        return {}
-    where = urlsplit(api_base)
-    port = where.port or _PORTS.get(where.scheme)
-    return {"server.address": where.hostname, "server.port": port}
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:

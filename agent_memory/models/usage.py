@@ -36,37 +36,32 @@ class Prices:
     def __init__(self, own: Mapping[str, Price] = MappingProxyType({})) -> None:
         self._own = own
 
-    def of_tokens(self, model: str, prompt: int, answer: int) -> float | None:
-        """Return the cost of tokens in US dollars; None if the model's price is unknown."""
+    def cost(self, model: str, prompt: int, answer: int, response: Any = None) -> float | None:
+        """Return the cost in US dollars; None if the model's price is unknown.
+
+        Args:
+            prompt, answer: Numbers of tokens.
+            response: The model's response, if any. Its cached tokens cost less with litellm's
+                prices, but not with your own.
+        """
         if (price := self._own.get(model)) is not None:
             return (prompt * price.input + answer * price.output) / 1e6
+        litellm = load_litellm()
         counts = {"model": model, "prompt_tokens": prompt, "completion_tokens": answer}
-        return _cost(model, lambda: sum(load_litellm().cost_per_token(**counts)))
-
-    def of_response(self, model: str, response: Any, prompt: int, answer: int) -> float | None:
-        """Return the cost of a response in US dollars; None if the model's price is unknown.
-
-        Cached tokens cost less with litellm's prices, but not with your own.
-        """
-        if model in self._own:
-            return self.of_tokens(model, prompt, answer)
-        return _cost(model, lambda: load_litellm().completion_cost(response, model=model))
-
-
-def _cost(model: str, ask: Callable[[], float]) -> float | None:
-    """Return the cost that `ask` gets from litellm; None if litellm has no price of the model."""
-    litellm = load_litellm()
-    try:
-        cost = float(ask())
-    except litellm.BadRequestError:  # unknown provider
-        return None
-    except Exception as error:  # older litellm raises a plain Exception here
-        if "isn't mapped" not in str(error):
-            raise
-        return None
-    # for some providers litellm reports unknown models as free
-    is_known = {model, model.partition("/")[2]} & litellm.model_cost.keys()
-    return cost if cost or is_known else None
+        try:
+            if response is None:
+                cost = sum(litellm.cost_per_token(**counts))
+            else:
+                cost = float(litellm.completion_cost(response, model=model))
+        except litellm.BadRequestError:  # unknown provider
+            return None
+        except Exception as error:  # litellm raises a plain Exception for an unknown model
+            if "isn't mapped" not in str(error):
+                raise
+            return None
+        # for some providers litellm reports unknown models as free
+        is_known = {model, model.partition("/")[2]} & litellm.model_cost.keys()
+        return cost if cost or is_known else None
 
 
 __all__ = ["Account", "Ledger", "Purpose", "Settle", "Usage", "current_account"]
@@ -237,9 +232,9 @@ class Charges:
         answer = getattr(usage, "completion_tokens", None) or 0
         if not prompt and not answer:
             prompt, answer, estimated = self._count(call), self._count_answer(response), True
-            cost = self._prices.of_tokens(call.model, prompt, answer)
+            cost = self._prices.cost(call.model, prompt, answer)
         else:
-            cost = self._prices.of_response(call.model, response, prompt, answer)
+            cost = self._prices.cost(call.model, prompt, answer, response)
         settle, call.settle = call.settle, None
         if settle is not None:
             settle(prompt + answer, cost)
@@ -258,7 +253,7 @@ class Charges:
         The reservation stays, because the provider may bill more text than arrived.
         """
         prompt, answer = self._count(call), self._counter.text(text)
-        cost = self._prices.of_tokens(call.model, prompt, answer)
+        cost = self._prices.cost(call.model, prompt, answer)
         total = Usage(prompt_tokens=prompt, completion_tokens=answer, cost=cost, estimated=1)
         self._add(call, total)
 

@@ -130,11 +130,8 @@ def _without_echoes(
 
     A reply to an earlier copy of the question is also dropped if a relevant statement of the user
     precedes it. Such a reply derives from the statement, and may be outdated. A reply in the first
-    person is not dropped for this reason, because a person may have written it.
-
-    Args:
-        query_words: The question's words.
-        replies: The session and seq of each reply to an earlier copy of the question.
+    person is not dropped for this reason, because a person may have written it. `replies` has the
+    session and seq of each reply to an earlier copy.
     """
     user_turns = [
         (place_of(hit.record), words_in(text, languages))

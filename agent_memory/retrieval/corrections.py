@@ -71,11 +71,8 @@ def corrected(
     """Return `results` with corrections.
 
     Two kinds are added: short corrections that follow one of the first statements, such as "No, the
-    6th!", and newer statements that correct the answer to the question.
-
-    Args:
-        sure: The statements among `results` that are surely relevant.
-        hits: All hits of the search.
+    6th!", and newer statements that correct the answer to the question. `sure` has the statements
+    among `results` that are surely relevant, `hits` all hits of the search.
     """
     about = [name for name in names_in(question) if any(name in hit.record.text for hit in sure)]
     relevances = {hit.record.id: hit.relevance for hit in hits}

@@ -174,14 +174,6 @@ def _last(today: date, match: re.Match[str], count: int = 1, unit: str = "") -> 
 _day = partial(_last, unit="day")
 
 
-def _weekend(today: date, match: re.Match[str]) -> Period:
-    return whole(today - timedelta((today.weekday() - 5) % 7), "weekend")
-
-
-def _this(today: date, match: re.Match[str]) -> Period:
-    return Period(whole(today, match[1]).first, today)
-
-
 def _weekday(today: date, match: re.Match[str]) -> Period:
     at = today - timedelta((today.weekday() - WEEKDAYS.index(match[1]) - 1) % 7 + 1)
     return Period(at, at)
@@ -192,10 +184,6 @@ def _season(today: date, match: re.Match[str]) -> Period:
     year = int(match[2]) if match[2] else today.year - (date(today.year, month, 1) > today)
     after = date(year + (month == 12), month % 12 + 3, 1)
     return Period(date(year, month, 1), after - timedelta(1))
-
-
-def _year(today: date, match: re.Match[str]) -> Period:
-    return whole(date(int(match[1]), 1, 1), "year")
 
 
 def before(today: date, count: int, unit: str) -> date:
@@ -241,17 +229,26 @@ _PAST_PERIODS = _compiled(
     (r"\b(?:last|past|previous) (week|weekend|month|year)\b", _last),
     (r"\b(week|weekend|month|year) before last\b", partial(_last, count=2)),
     (r"\b(week|weekend|month|year) last\b", _last),
-    (r"\b(?:did|was|were|have|had)\b.*\bthis (week|month|year)\b", _this),
+    (
+        r"\b(?:did|was|were|have|had)\b.*\bthis (week|month|year)\b",
+        lambda today, match: Period(whole(today, match[1]).first, today),
+    ),
     (rf"\blast ({_DAYS_OF_WEEK})\b", _weekday),
     (rf"\b({_DAYS_OF_WEEK}) last\b", _weekday),
     (rf"\blast ({'|'.join(_SEASONS)})\b{_OF_YEAR}", _season),
-    (r"\b(?:in|during) ((?:19|20)\d\d)\b", _year),
+    (
+        r"\b(?:in|during) ((?:19|20)\d\d)\b",
+        lambda _, match: whole(date(int(match[1]), 1, 1), "year"),
+    ),
 )
 _PERIODS = (  # the last three may also be in the future
     *_PAST_PERIODS,
     *_compiled(
         (rf"\b(?:on|this) ({_DAYS_OF_WEEK})\b", _weekday),
-        (r"(?<!\bfor )\b(?:on|at|in|over|this|my)(?: the)? weekend\b", _weekend),
+        (
+            r"(?<!\bfor )\b(?:on|at|in|over|this|my)(?: the)? weekend\b",
+            lambda today, _: whole(today - timedelta((today.weekday() - 5) % 7), "weekend"),
+        ),
         (rf"\b(?:in|this|during|over)(?: the)? ({'|'.join(_SEASONS)})\b{_OF_YEAR}", _season),
     ),
 )

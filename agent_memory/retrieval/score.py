@@ -287,11 +287,7 @@ def _nearest(meaning: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Return for each record the probability that it is the wanted record, by meaning alone.
 
     This term lifts a record that is much nearer than all others, but shares no word with the
-    question.
-
-    Args:
-        meaning: (n,) similarity of each record to the question.
-        prior: (n,) weight of each record, from 0 to 1, at least one of them above 0.
+    question. `prior` has the weight of each record, from 0 to 1, at least one of them above 0.
     """
     if not len(meaning):
         return meaning

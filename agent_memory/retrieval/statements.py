@@ -54,12 +54,7 @@ def asking(text: str) -> int:
 def tells_nothing(
     query_words: frozenset[str], languages: frozenset[str], text: str, is_user: bool
 ) -> bool:
-    """Return whether a message only repeats the question, or says that the answer is unknown.
-
-    Args:
-        query_words: The question's words, in its own languages.
-        languages: The question's languages.
-    """
+    """Return whether a message only repeats the question, or says that the answer is unknown."""
     is_question = only_asks(text)
     if is_user and not is_question:  # the most common case
         return False
@@ -77,10 +72,6 @@ def repeats(query_words: frozenset[str], languages: frozenset[str], text: str) -
     """Return whether a message repeats the question, and its other clauses do not answer it.
 
     The other clauses count as an answer if they together contain half of the question's words.
-
-    Args:
-        query_words: The question's words, in its own languages.
-        languages: The question's languages.
     """
     least = max(1.0, _SAME * len(query_words))
     if len(words_in(text, languages) & query_words) < least:  # the most common case

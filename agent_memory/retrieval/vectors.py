@@ -189,11 +189,7 @@ class Tokens(NamedTuple):
     def best(self, questions: np.ndarray) -> np.ndarray:
         """Return for each piece of the question its highest cosine with a piece of each record.
 
-        Args:
-            questions: (pieces, TOKEN) int8.
-
-        Returns:
-            (records, pieces of the question); 0 for a record without pieces.
+        The result is (records, pieces of the question); 0 for a record without pieces.
         """
         cosines = np.zeros((len(self.starts) - 1, len(questions)), np.float32)
         filled = np.flatnonzero(np.diff(self.starts))

@@ -30,8 +30,7 @@ def stem(word: str, language: str) -> str:
             return word
         # k becomes ğ before a vowel: çocuk, çocuğum
         return word[:_TURKISH].replace("\u011f", "k")
-    stemmer = _stemmers.cached.get(language) or _stemmers.make(language)
-    stemmed: str = stemmer.stemWord(word)
+    stemmed: str = _stemmer(language).stemWord(word)
     return stemmed if len(stemmed) >= _LEAST else word
 
 
@@ -46,20 +45,16 @@ def _bare(word: str, language: str) -> str:
     return word
 
 
-class _Stemmers(threading.local):
-    """Stemmers by language, separate for each thread because a stemmer has state."""
+_own = threading.local()  # a stemmer has state, so each thread has its own stemmers
 
-    def __init__(self) -> None:
-        self.cached: dict[str, Any] = {}
 
-    def make(self, language: str) -> Any:
+def _stemmer(language: str) -> Any:
+    stemmers = _own.__dict__
+    if language not in stemmers:
         import Stemmer
 
-        self.cached[language] = Stemmer.Stemmer(language, 0)  # 0: no cache, since `Cached` has one
-        return self.cached[language]
-
-
-_stemmers = _Stemmers()
+        stemmers[language] = Stemmer.Stemmer(language, 0)  # 0: no cache, since `Cached` has one
+    return stemmers[language]
 
 
 RUN = re.compile(

@@ -100,9 +100,7 @@ class Remembered:
     ) -> list[Recall]:
         """Return the best of the facts at `places`, best first.
 
-        Args:
-            places: Indexes of facts.
-            recalled: The number of contexts that included each fact, by id.
+        `recalled` has the number of contexts that included each fact, by id.
         """
         relevance = (self.relevance(query) if query else np.zeros(len(self.facts))).tolist()
 

@@ -87,13 +87,12 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
         {"role": "system", "content": PROMPT},
         {"role": "user", "content": f"<facts>\n{listed}\n</facts>"},
     ]
-    by_number = {group.number: group for group in groups}
+    older = {group.number: group.older for group in groups}
     answers: dict[int, Answer] = {}
     with Account("comparison", within=current_account()).charged():
         answered = llm.structured(messages, Answers).answers
     for answer in answered:
-        group = by_number.get(answer.number)
-        which = [other for other in answer.which if group is not None and other in group.older]
+        which = [other for other in answer.which if other in older.get(answer.number, ())]
         if which and answer.answer != "add":
             answers.setdefault(answer.number, answer.model_copy(update={"which": which}))
     return answers
@@ -306,15 +305,12 @@ def _tied(
     if claim.kind == "event" and updates:
         # "moved to Lisbon" means that the user has lived there since
         return replace(tied, kind="state", valid_to=None)
-    goes_on = updates or any(fact is not None and _goes_on(fact) for _, fact in targets)
+    facts = [fact for _, fact in targets if fact is not None and fact.kind == "plan"]
+    goes_on = updates or any(fact.valid_from and not fact.valid_to for fact in facts)
     if claim.kind == "plan" and goes_on and is_date(tied.valid_from, tied.valid_to):
         # "in June I move to Lisbon" means that the user will live there from June on
         return replace(tied, valid_to=None)
     return tied
-
-
-def _goes_on(fact: Fact) -> bool:
-    return fact.kind == "plan" and fact.valid_from is not None and fact.valid_to is None
 
 
 def _dated_as(claim: Claim, older: Sequence[Fact], named: Sequence[tuple[LinkKind, str]]) -> Claim:

@@ -108,11 +108,7 @@ class PlaceIndex:
     ) -> Found:
         """Return the observations with at least the minimum confidence, unordered.
 
-        Args:
-            moment: The time of the search. A search of the past ignores later observations.
-            position: The position from which distances are measured.
-            radius: Maximum distance, inclusive.
-            box: The lowest and the highest coordinates, inclusive.
+        Distances are measured from `position`. `radius`, and the corners of `box`, are inclusive.
         """
         positions, ages, apart = self._table[:, :-2], moment.seconds - self._table[:, -2], None
         confidences = left(self._table[:, -1], ages, self._fading.half_life)

