@@ -103,7 +103,7 @@ class VectorIndex(ItemIndex):
         self, items: Sequence[Item], what: str = "The vector of item {!r}"
     ) -> dict[str, np.ndarray]:
         """Return the vectors of items by id. All texts are embedded in one call."""
-        from agent_memory.retrieval.texts import vector_of
+        from agent_memory.retrieval.vectors import vector_of
 
         rows: dict[str, Any] = {item.id: item.vector for item in items if item.vector is not None}
         texts = {item.id: item.text or "" for item in items if item.vector is None}
@@ -127,7 +127,7 @@ class VectorIndex(ItemIndex):
         import numpy as np
 
         from agent_memory.retrieval.features import Features
-        from agent_memory.retrieval.texts import lifted, packed
+        from agent_memory.retrieval.vectors import lifted, packed
 
         vectors = self._vectors_of(items)
         features = Features.of_vectors(np.stack([lifted(vectors[item.id]) for item in items]))
@@ -138,14 +138,14 @@ class VectorIndex(ItemIndex):
         ]
 
     def _item(self, record: Record) -> Item:
-        from agent_memory.retrieval.texts import unpacked
+        from agent_memory.retrieval.vectors import unpacked
 
         vector = unpacked(record.metadata["vector"], self.dimension)
         return replace(super()._item(record), vector=vector)
 
     def _best(self, owner: str, vector: np.ndarray, top_k: int, threshold: float) -> list[Match]:
         from agent_memory.retrieval.query import Query
-        from agent_memory.retrieval.texts import lifted, most_unseen
+        from agent_memory.retrieval.vectors import lifted, most_unseen
 
         question, depth = Query(lifted(vector)), max(_LEAST_DEPTH, 2 * top_k)
         while top_k:
@@ -165,7 +165,7 @@ class VectorIndex(ItemIndex):
         """Score hits by their original vectors, best first."""
         import numpy as np
 
-        from agent_memory.retrieval.texts import cosines, unpacked
+        from agent_memory.retrieval.vectors import cosines, unpacked
 
         if not hits:
             return []

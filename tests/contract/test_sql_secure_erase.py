@@ -21,7 +21,7 @@ import pytest
 from agent_memory.core.records import Head, Summary
 from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.segments import Segment
+from agent_memory.retrieval.index import Segment
 from agent_memory.stores.sql import sqlite
 from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.sqlite_file import Connection

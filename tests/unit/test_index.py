@@ -15,11 +15,10 @@ from agent_memory.core.transcript import Part
 from agent_memory.errors import StoreUnavailable
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.features import ASSISTANT, PLACE, SPEAKER, USER, Features, Turn
-from agent_memory.retrieval.index import SegmentIndex
+from agent_memory.retrieval.index import Segment, SegmentIndex
 from agent_memory.retrieval.postings import Terms, Written, term_of, weighted
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import informativeness
-from agent_memory.retrieval.segments import Segment
 from agent_memory.retrieval.vectors import TOKEN, Tokens
 from agent_memory.stores.damage import noted
 from agent_memory.stores.feature_bytes import blobs_of, features_of

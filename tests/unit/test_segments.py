@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.index import SegmentIndex
-from agent_memory.retrieval.segments import MOST_ROWS, Segment, in_segments, rounded
+from agent_memory.retrieval.features import Features, rounded
+from agent_memory.retrieval.index import MOST_ROWS, Segment, SegmentIndex, in_segments
 from agent_memory.retrieval.vectors import LEAST_LENGTH, Vectors
 from agent_memory.stores.feature_bytes import bytes_of, segment_of
 from agent_memory.stores.kernel.catalogs import Catalog, CatalogChange, Part, changed, opened

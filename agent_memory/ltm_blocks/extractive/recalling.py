@@ -22,8 +22,8 @@ from agent_memory.ltm_blocks.extractive.history.fact import (
     last_said,
     rendered,
 )
+from agent_memory.retrieval.index import TextIndex
 from agent_memory.retrieval.query import Query
-from agent_memory.retrieval.texts import TextIndex
 from agent_memory.retrieval.vectors import encoding_of
 
 _SECONDS_A_DAY = 86_400

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from agent_memory.retrieval.index import TextIndex
     from agent_memory.retrieval.query import Query
-    from agent_memory.retrieval.texts import TextIndex
     from agent_memory.retrieval.vectors import Encoding
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class BestEffort:
 
     def index(self, texts: Sequence[str]) -> TextIndex:
         """Return a search index of texts, some perhaps without vectors; see `encode`."""
-        from agent_memory.retrieval.texts import TextIndex
+        from agent_memory.retrieval.index import TextIndex
 
         return TextIndex(texts, self.encode(texts))
 

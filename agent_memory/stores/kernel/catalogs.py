@@ -40,7 +40,7 @@ from agent_memory.stores.kernel.contract import (
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
     from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.segments import Segment
+    from agent_memory.retrieval.index import Segment
 
 ENCRYPTED = b"sealed."
 """The beginning of all encrypted bytes."""
@@ -187,7 +187,7 @@ def changed(
         added: The segments of new records, which get the next numbers in this order.
         read: Reads existing segments.
     """
-    from agent_memory.retrieval.segments import MOST_BYTES, MOST_ROWS
+    from agent_memory.retrieval.index import MOST_BYTES, MOST_ROWS
 
     def share(part: Part) -> float:
         """Return the size of a part, as a fraction of the largest allowed segment."""
@@ -242,7 +242,7 @@ class _Writing:
 
     def joined(self, group: Sequence[Part]) -> list[Part]:
         """Merge neighbours, unless one is unreadable or their vectors differ in dimension."""
-        from agent_memory.retrieval.segments import Segment
+        from agent_memory.retrieval.index import Segment
 
         self._load(group)
         segments = [segment for part in group if (segment := self._segment(part)) is not None]
@@ -277,7 +277,7 @@ def grouped(
 
     If several records have the same id, only the last is written.
     """
-    from agent_memory.retrieval.segments import in_segments
+    from agent_memory.retrieval.index import in_segments
 
     if len(features) != len(records):
         raise ValueError("Pass features for each record.")

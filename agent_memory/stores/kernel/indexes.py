@@ -21,10 +21,9 @@ from agent_memory.stores.kernel.coding import mismatch
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.index import SegmentIndex
+    from agent_memory.retrieval.index import Segment, SegmentIndex
     from agent_memory.retrieval.query import Query
     from agent_memory.retrieval.score import Ranked
-    from agent_memory.retrieval.segments import Segment
 
 MOST_BYTES = 256 * 2**20
 """The maximum size in bytes of all cached indexes together. A single index may be larger."""
@@ -147,7 +146,7 @@ def _stand_in(lost: Sequence[Part], source: Owned, records: ReadRecords) -> list
     The list is empty if there is no such record.
     """
     from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.segments import Segment
+    from agent_memory.retrieval.index import Segment
 
     numbers = source.numbers()
     lost_numbers = Catalog(parts=tuple(lost)).holding(numbers.values())

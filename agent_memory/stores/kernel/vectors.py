@@ -52,8 +52,8 @@ from agent_memory.stores.kernel.sessions import PAGE, TRIES, held
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
+    from agent_memory.retrieval.index import Segment
     from agent_memory.retrieval.query import Query
-    from agent_memory.retrieval.segments import Segment
 
 
 class StoredBlocks(NamedTuple):
