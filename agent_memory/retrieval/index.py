@@ -12,8 +12,7 @@ import numpy as np
 
 from agent_memory.core.lazy import made_once
 from agent_memory.core.records import Record
-from agent_memory.retrieval.features import PLACE, Features
-from agent_memory.retrieval.postings import Postings
+from agent_memory.retrieval.features import PLACE, Features, Postings
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import (
     REACH,

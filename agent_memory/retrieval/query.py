@@ -13,9 +13,8 @@ import numpy as np
 from agent_memory.core.query_text import asks, asks_assistant
 from agent_memory.core.text import sentences
 from agent_memory.retrieval.dates import Period, period_of
-from agent_memory.retrieval.features import ASSISTANT, SPEAKER, USER
+from agent_memory.retrieval.features import ASSISTANT, SPEAKER, USER, term_of
 from agent_memory.retrieval.languages import languages_of, persons
-from agent_memory.retrieval.postings import term_of
 from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding
 from agent_memory.retrieval.words import forms_of
 

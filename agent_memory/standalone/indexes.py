@@ -262,8 +262,7 @@ class WordIndex(ItemIndex):
         return sorted(matches, key=lambda match: (-match.score, match.id))[:most]
 
     def _indexed(self, items: Sequence[Item]) -> tuple[Features, list[dict[str, Any]]]:
-        from agent_memory.retrieval.features import Features
-        from agent_memory.retrieval.postings import weighted, written
+        from agent_memory.retrieval.features import Features, weighted, written
 
         for item in items:
             if item.text is None or item.vector is not None:

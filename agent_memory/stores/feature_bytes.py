@@ -10,9 +10,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from agent_memory.core.records import Record
-from agent_memory.retrieval.features import PLACE, Features
+from agent_memory.retrieval.features import PLACE, Features, Postings, Terms
 from agent_memory.retrieval.index import Names, Segment
-from agent_memory.retrieval.postings import Postings, Terms
 from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors
 
 # the header of a segment: mark, version, format of names, format of vectors, a 0, record count,

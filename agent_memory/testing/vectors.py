@@ -12,9 +12,8 @@ import pytest
 
 from agent_memory.core.records import Hit
 from agent_memory.errors import DimensionMismatch
-from agent_memory.retrieval.features import Features, Turn
+from agent_memory.retrieval.features import Features, Terms, Turn
 from agent_memory.retrieval.index import SegmentIndex
-from agent_memory.retrieval.postings import Terms
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS, fitted
 from agent_memory.retrieval.vectors import TOKEN, Encoding

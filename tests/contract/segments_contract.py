@@ -9,9 +9,8 @@ import pytest
 
 from agent_memory.core.records import Hit
 from agent_memory.errors import Undecryptable
-from agent_memory.retrieval.features import rounded
+from agent_memory.retrieval.features import rounded, term_of
 from agent_memory.retrieval.index import Segment
-from agent_memory.retrieval.postings import term_of
 from agent_memory.retrieval.vectors import LEAST_LENGTH, Vectors
 from agent_memory.stores import EncryptedStore, Keys, Store, feature_bytes
 from agent_memory.stores.kernel.indexes import Indexes

@@ -19,8 +19,7 @@ from agent_memory.engine.edit.repair import look
 from agent_memory.engine.processing.worker import Housekeeping
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import ConfigError, StoreUnavailable, Undecryptable
-from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.postings import term_of
+from agent_memory.retrieval.features import Features, term_of
 from agent_memory.retrieval.query import Query
 from agent_memory.stores import Keys, MemoryStore, SplitStore, Store, VectorStore, open_store
 from agent_memory.stores.damage import noted

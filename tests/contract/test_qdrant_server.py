@@ -10,8 +10,7 @@ import pytest
 
 from agent_memory import VectorMemory
 from agent_memory.errors import ConfigError, DimensionMismatch, StoreUnavailable, UnknownStore
-from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.postings import Terms
+from agent_memory.retrieval.features import Features, Terms
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import Tokens
 from agent_memory.stores.qdrant.points import batches

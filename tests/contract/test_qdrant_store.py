@@ -11,8 +11,7 @@ from qdrant_client import models
 
 from agent_memory.core.records import Record
 from agent_memory.errors import DimensionMismatch
-from agent_memory.retrieval.features import Features
-from agent_memory.retrieval.postings import term_of
+from agent_memory.retrieval.features import Features, term_of
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import TOKEN
 from agent_memory.stores.base import VectorStore

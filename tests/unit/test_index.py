@@ -14,9 +14,19 @@ from agent_memory.core.records import Record
 from agent_memory.core.transcript import Part
 from agent_memory.errors import StoreUnavailable
 from agent_memory.models.embedders.base import NoEmbedder
-from agent_memory.retrieval.features import ASSISTANT, PLACE, SPEAKER, USER, Features, Turn
+from agent_memory.retrieval.features import (
+    ASSISTANT,
+    PLACE,
+    SPEAKER,
+    USER,
+    Features,
+    Terms,
+    Turn,
+    Written,
+    term_of,
+    weighted,
+)
 from agent_memory.retrieval.index import Segment, SegmentIndex
-from agent_memory.retrieval.postings import Terms, Written, term_of, weighted
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import informativeness
 from agent_memory.retrieval.vectors import TOKEN, Tokens

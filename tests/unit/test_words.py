@@ -26,9 +26,9 @@ from agent_memory.core.text import (
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.answers import answers
 from agent_memory.retrieval.dates import Date, Event, Period, dates, event_of, period_of
+from agent_memory.retrieval.features import term_of, weighted, written
 from agent_memory.retrieval.index import TextIndex
 from agent_memory.retrieval.languages import ALL_LATIN, ENGLISH, languages_of, persons
-from agent_memory.retrieval.postings import term_of, weighted, written
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import leans

@@ -3,7 +3,7 @@
 The messages are read directly from the SQLite file, because the rest of the library takes longer to
 load. The file is never written, and one version of the tables is supported.
 
-Words have the same weights as in the library's recall. The code does not use `retrieval.postings`,
+Words have the same weights as in the library's recall. The code does not use `retrieval.features`,
 because importing numpy takes longer than the whole search.
 """
 

@@ -16,8 +16,7 @@ from agent_memory.stores.kernel.coding import VECTOR, record_document, record_fr
 from agent_memory.stores.kernel.vectors import KernelStore
 
 if TYPE_CHECKING:
-    from agent_memory.retrieval.features import Features
-    from agent_memory.retrieval.postings import Terms
+    from agent_memory.retrieval.features import Features, Terms
     from agent_memory.retrieval.query import Query
 
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import MissingExtra
-from agent_memory.retrieval.features import PLACE, Features
+from agent_memory.retrieval.features import NO_TERMS, PLACE, Features, Terms
 from agent_memory.retrieval.index import DEPTH, SegmentIndex
-from agent_memory.retrieval.postings import NO_TERMS, Terms
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import informativeness, ranked
 from agent_memory.retrieval.vectors import TOKEN, Tokens
