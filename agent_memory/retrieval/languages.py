@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
 
 from agent_memory.core.text import LIST_KINDS, STOP_WORDS, WORD, unaccented, word_lists
 
@@ -32,13 +31,6 @@ _SCRIPTS = (
 )
 _UNSPACED = ("chinese", "japanese")
 _LATIN_ENDS, _MORE_LATIN = "\u024f", ("\u1e00", "\u1eff")
-
-
-class Persons(NamedTuple):
-    """Whether a text uses the first person ("my") or the second ("your")."""
-
-    first: bool
-    second: bool
 
 
 def script_of(word: str) -> str | None:
@@ -82,15 +74,14 @@ def elected(votes: Iterable[int]) -> frozenset[str]:
 
 
 @lru_cache(_MOST_KNOWN)
-def persons(text: str) -> Persons:
+def persons(text: str) -> tuple[bool, bool]:
     """Return whether a text says "I" or "you" in any of its languages except English."""
     folded = text.casefold().replace("\u2019", "'")
     words = {part for word in WORD.findall(folded) for part in word.split("'")}
     here = languages_of(text)
     names = [name for name in _NAMES if name in here or name not in ALL_LATIN]
-    return Persons(
-        *(any(_says(folded, words, name, kind) for name in names) for kind in ("first", "second"))
-    )
+    first = any(_says(folded, words, name, "first") for name in names)
+    return first, any(_says(folded, words, name, "second") for name in names)
 
 
 def _says(text: str, words: set[str], name: str, kind: str) -> bool:

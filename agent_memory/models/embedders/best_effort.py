@@ -171,16 +171,12 @@ class SoonEncoded:
         if not missing:
             return [encodings[at] for at in range(len(texts))]
         self._whole = False
-        blank = _blank(embedder.dimension)
+        import numpy as np
+
+        from agent_memory.retrieval.vectors import encoding_of
+
+        blank = encoding_of(np.zeros(embedder.dimension, np.float32))
         return [encodings.get(at, blank) for at in range(len(texts))]
-
-
-def _blank(dimension: int) -> Encoding:
-    import numpy as np
-
-    from agent_memory.retrieval.vectors import encoding_of
-
-    return encoding_of(np.zeros(dimension, np.float32))
 
 
 class TextIndexes(Cache[str, "TextIndex"]):

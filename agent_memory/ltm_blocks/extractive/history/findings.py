@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from agent_memory.core.text import identifiers, names
+from agent_memory.core.text import identifiers, names, word_lists
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind, Relation, covers
 from agent_memory.ltm_blocks.extractive.history.periods import (
     Period,
@@ -64,18 +64,7 @@ _REACTS = re.compile(
     r"|congratulated?s?|wishes|hopes|feels|felt|finds|thinks|believes|says|said|enjoys|enjoyed"
     r"|values|looks? forward|encourages?|offers?|greets?)\b"
 )
-_GENERAL = frozenset(words(
-    "agrees appreciates appreciated thanks thanked thankful grateful glad happy pleased excited "
-    "proud impressed amazed inspired sorry touched delighted thrilled honored admires support "
-    "congratulates wishes hopes feels felt finds thinks believes says enjoys enjoyed values look "
-    "forward encourages offers greets user assistant other others person people friend friends "
-    "someone everyone family conversation talk talking chat chatting message messages word words "
-    "thing things something anything everything life day time moment news story idea journey "
-    "experience kindness kind encouragement help advice understanding love lovely great good nice "
-    "amazing awesome wonderful beautiful important relaxing relaxed fun cool inspiring positive "
-    "strong better best well much very really so more always never also hear hearing see seeing "
-    "know knowing share sharing make making get getting give giving way lot key be being"
-))  # fmt: skip
+_GENERAL = frozenset(words(" ".join(word_lists()["chatter"])))
 
 
 def is_chatter(finding: Candidate, shown: Sequence[SourceMessage]) -> bool:
