@@ -169,11 +169,8 @@ class Waiting:
     ) -> Index | None:
         """Return the index of an owner's pending entries; None if there are none.
 
-        Args:
-            is_whole: Returns whether `make` could encode all texts. If not, the next question makes
-                the records again.
-            reuse: Makes the records of older turns if there are many. It uses cached encodings
-                only.
+        `is_whole` returns whether `make` could encode all texts. If not, the next question makes
+        the records again. `reuse` makes the records of older turns, with cached encodings only.
         """
         if not tails.lags:
             self._cache.drop(owner)

@@ -117,9 +117,7 @@ def moved_tombstones(
 ) -> list[Record]:
     """Return a session's tombstones with their seqs after an edit.
 
-    Args:
-        end: The last seq of the part of the log that stays.
-        seqs: The new seqs of later messages that the edit does not change, by their old seqs.
+    The log stays up to `end`. `seqs` has the new seqs of later unchanged messages, by old seq.
     """
     owner, moved = Scope(head.user_id, head.session_id).owner, list[Record]()
     for record in store.records(FORGOTTEN, owner):

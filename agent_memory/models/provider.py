@@ -148,8 +148,7 @@ class Provider:
     ) -> Any:
         """Send a request, and return the response. The request is traced, retried and charged.
 
-        Args:
-            check: Raises if the response is unusable; the trace then shows the error.
+        `check` raises if the response is unusable; the trace then shows the error.
         """
         call = self.begin(kind, sent, limit)
         with asking(call, self.api_base, fields) as span:
@@ -197,10 +196,8 @@ class Provider:
     def translated(self, call: Call, *, midway: bool = False) -> Iterator[None]:
         """Replace the provider's errors by errors of this library.
 
-        The errors are not chained, because the provider's error may quote the API key.
-
-        Args:
-            midway: Whether a part of the answer has arrived. Such an answer is not retried.
+        The errors are not chained, because the provider's error may quote the API key. An answer
+        of which a part has arrived (`midway`) is not retried.
         """
         # this imports openai under a lock, because two threads must not import it at the same time
         load_litellm()

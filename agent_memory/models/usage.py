@@ -27,11 +27,7 @@ class Price(SettingsModel):
 
 
 class Prices:
-    """The prices of models.
-
-    Args:
-        own: Your own prices by model name, which override litellm's table.
-    """
+    """The prices of models. Your own prices override litellm's table."""
 
     def __init__(self, own: Mapping[str, Price] = MappingProxyType({})) -> None:
         self._own = own
@@ -224,9 +220,8 @@ class Charges:
     def done(self, call: Call, usage: Any, response: Any, *, estimated: bool = False) -> Usage:
         """Record an answered attempt, and return its usage.
 
-        Args:
-            usage: The response's usage. If the usage has no token counts, tokens are counted here.
-            estimated: Whether `usage` is an estimate by litellm, rather than the provider's count.
+        If the response's `usage` has no token counts, tokens are counted here. `estimated` means
+        that litellm estimated `usage`.
         """
         prompt = getattr(usage, "prompt_tokens", None) or 0
         answer = getattr(usage, "completion_tokens", None) or 0

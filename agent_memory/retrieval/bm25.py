@@ -2,9 +2,7 @@
 
 See Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009. BM25
 compares the length of a text with the mean length in the collection. This module compares it with a
-fixed length, so that adding texts does not change weights. In conversations, the fixed length finds
-as many relevant texts as the mean length. Among long answers it finds more, because their mean
-length is far from the length of a person's message.
+fixed length, so that adding texts does not change weights.
 
 The hook for a coding agent's prompts imports this module, and numpy would load too slowly there.
 """

@@ -98,9 +98,6 @@ def period_of(text: str, today: date) -> Period | None:
     None if the question names no time, or a time in the future ("next week", "Am I free on
     Friday?"). `ENGLISH_OF` has the words of other languages. A date without a year means the latest
     such date that has begun.
-
-    Args:
-        today: The day of the question.
     """
     folded = _in_english(text)
     is_plan = _PRESENT.search(folded) is not None and _PAST.search(folded) is None

@@ -63,8 +63,7 @@ _IDS, _OF_PLAIN, _SIZE, _VOTE = map(itemgetter, range(4))
 def written(text: str, languages: frozenset[str] | None = None) -> list[Written]:
     """Return the word numbers of each chunk of a text.
 
-    Args:
-        languages: Languages of the words in Latin letters; None to detect them.
+    `languages` are those of the words in Latin letters; None to detect them.
     """
     pieces = text.split()
     read = _in_english.each(pieces)

@@ -30,11 +30,9 @@ _BYTES = 16
 
 
 class Names:
-    """An ordered list of ids. An id of this library (32 hexadecimal digits) takes 16 bytes.
+    """An ordered list of ids.
 
-    Args:
-        packed: (n, 16) uint8, if all ids are of this library.
-        texts: The ids if `packed` is None.
+    If all ids are of this library (32 hexadecimal digits), `packed` has them as (n, 16) uint8.
     """
 
     def __init__(self, packed: np.ndarray | None, texts: tuple[str, ...] = ()) -> None:
@@ -121,8 +119,7 @@ class Segment(NamedTuple):
     def of(cls, ids: Sequence[str], features: Features, *, compact: bool = False) -> Self:
         """Build a segment of records with distinct ids.
 
-        Args:
-            compact: Whether to round the vectors. They stay exact if a record has no words.
+        With `compact`, the vectors are rounded, unless a record has no words.
         """
         words = Postings.of(features.words)
         worded = len(np.unique(words.places)) == len(ids)
@@ -193,11 +190,7 @@ _MERGED = 8  # a segment that is 8 times larger than the next segment is not mer
 
 
 class SegmentIndex:
-    """An index over segments. It is immutable, so a search sees one state.
-
-    Args:
-        dimension: Numbers in a vector.
-        segments: Segments without records in common.
+    """An index over segments without common records. It is immutable, so a search sees one state.
 
     Attributes:
         records: A cache of found records. The caller fills it and limits its size.
@@ -302,8 +295,7 @@ class SegmentIndex:
     def candidates(self, query: Query, depth: int) -> Candidates:
         """Return the nearest records by meaning, by words and in the period, with their neighbours.
 
-        Args:
-            depth: Number of records of each of these three kinds. Ties go to the first record.
+        `depth` records of each of these three kinds are returned. Ties go to the first record.
         """
         every = self._weights([*query.words, query.speakers])
         meant, weights = every[-1] > 0, every[:-1]

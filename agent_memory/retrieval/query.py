@@ -78,10 +78,7 @@ class Query:
 
     @classmethod
     def of_question(cls, question: str, encoder: Encoder, today: date | None = None) -> Self:
-        """Encode a question and build its query.
-
-        Args:
-            today: The day of the question. With None, dates in the question are ignored.
+        """Encode a question and build its query. Without `today`, its dates are ignored.
 
         Raises:
             ModelError: The encoder's model cannot be reached or refuses.

@@ -229,9 +229,6 @@ _SMALL, _LARGE = np.dtype("<f4"), np.dtype("<f8")
 def vector_of(value: object, what: str) -> np.ndarray:
     """Return a vector as float64, scaled by a power of two so that squares do not overflow.
 
-    Args:
-        what: The name of the value, for error messages.
-
     Raises:
         InvalidInput: The value is not a vector of finite numbers, or is all zeros.
     """

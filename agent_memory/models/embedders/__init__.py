@@ -82,9 +82,7 @@ _QUERIES = ("embed_query", "get_query_embedding")
 class GivenEmbedder:
     """An embedder that calls your functions. `CachedEmbedder` scales the vectors to length 1.
 
-    Args:
-        embed: Returns a vector for each text.
-        query: Returns the vector of a question; None if questions are embedded like texts.
+    Without `query`, questions are embedded like texts.
     """
 
     def __init__(
