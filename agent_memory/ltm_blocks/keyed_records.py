@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 from uuid import uuid4
-from zoneinfo import ZoneInfo
 
 from agent_memory.core.forms import Form, check_depth
 from agent_memory.core.limits import MAX_DEPTH, is_whole, quoted, text_of
@@ -37,7 +36,7 @@ class KeyedRecords:
     """
 
     def __init__(self, resources: Resources, block: str, scope: Scope, whose: Whose) -> None:
-        self._resources = resources
+        self.resources = resources
         self.store = resources.store
         self._block = block
         self.scope = scope
@@ -70,14 +69,6 @@ class KeyedRecords:
 
     def id_of(self, key: str) -> str:
         return keyed_id(self._block, self.owner, key)
-
-    def redacted(self, text: str) -> str:
-        return self._resources.redact(text)
-
-    @property
-    def zone(self) -> ZoneInfo | None:
-        """The time zone that is configured for the user."""
-        return self._resources.zones.of(self.scope.user_id)
 
     def put(
         self,
@@ -121,7 +112,7 @@ class KeyedRecords:
 
     def changing(self) -> AbstractContextManager[None]:
         """Return the owner's lock. Hold it while you read, change and write records."""
-        return self._resources.locked(lock_of(self._block, self.owner))
+        return self.resources.locked(lock_of(self._block, self.owner))
 
     def _check_user(self) -> None:
         """Raise an error if another user has begun a session with the same id."""
@@ -150,7 +141,7 @@ class Collection(Generic[B]):
 
     def _text(self, value: object, most: int) -> str:
         name, (if_empty, if_long) = f"The {self._item}", self._advice
-        text = self._keyed.redacted(text_of(name, value)).strip()
+        text = self._keyed.resources.redact(text_of(name, value)).strip()
         if not text:
             raise InvalidInput(f"{name} is empty. {if_empty}")
         if len(text) > most:

@@ -164,7 +164,7 @@ class Notes(Collection[NoteMemory]):
             Conflict: The key was used for a note with another text. Nothing was stored.
         """
         name, most = id_of_key(key), self._limits.max_chars
-        zone = self._keyed.zone
+        zone = self._keyed.resources.zones.of(self._keyed.scope.user_id)
         text, moment = self._text(text, most), check_moment("at", at, zone)
         checked = self._metadata(metadata, most)
         with self._keyed.changing():

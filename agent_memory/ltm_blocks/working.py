@@ -152,7 +152,7 @@ class Scratchpad(Collection[WorkingMemory]):
         """
         check_key(key)
         plain_json(value, "The value")
-        text = plain_json(within(value, self._keyed.redacted), "The value")
+        text = plain_json(within(value, self._keyed.resources.redact), "The value")
         with self._keyed.changing():
             others = [record.text for record in self._keyed.all() if _key(record) != key]
             self._check_count(len(others), self._limits.max_keys)

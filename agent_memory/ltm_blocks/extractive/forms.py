@@ -239,13 +239,6 @@ has ended. The fields:
 _MANY = (list, set, frozenset)
 
 
-class _Filled(Dated):
-    """The common fields of all findings for a profile."""
-
-    corrects: bool = False
-    denied: bool = False
-
-
 class ProfileForm:
     compares = False
 
@@ -305,7 +298,9 @@ class ProfileForm:
         kinds: dict[str, Any] = {
             name: create_model(
                 f"{name.title().replace('_', '')}Told",
-                __base__=_Filled,
+                __base__=Dated,
+                corrects=(bool, False),
+                denied=(bool, False),
                 field=(Literal[name], ...),  # type: ignore[arg-type]
                 value=(annotation, ...),
             )
