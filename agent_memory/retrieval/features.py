@@ -22,7 +22,7 @@ from agent_memory.retrieval.bm25 import K1, TURN_LENGTH, damping
 from agent_memory.retrieval.dates import MONTHS
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
 from agent_memory.retrieval.statements import asking
-from agent_memory.retrieval.vectors import Encoding, Tokens, rounded_rows
+from agent_memory.retrieval.vectors import Encoding, Tokens
 from agent_memory.retrieval.words import Cached, forms_of
 
 _PLAIN = 0.25  # count of a word's plain form if this form is not among the stems
@@ -342,16 +342,3 @@ def _terms(pieces: Sequence[Written], speakers: Sequence[int] = ()) -> Terms:
 @lru_cache(_DAYS)
 def _day(day: date) -> list[Written]:
     return written(f"{day.day} {MONTHS[day.month - 1]} {day.year}", ENGLISH)
-
-
-def rounded(features: Features) -> Features:
-    """Return features as a store with compact segments returns them: rounded, terms in order."""
-    worded = np.array([bool(len(words.ids)) for words in features.words], np.bool_)
-    meaning = rounded_rows(features.meaning, worded)
-    words = [_in_order(terms) for terms in features.words]
-    return Features(meaning, features.tokens, words, features.places)
-
-
-def _in_order(terms: Terms) -> Terms:
-    order = np.argsort(terms.ids)
-    return Terms(terms.ids[order], terms.weights[order])

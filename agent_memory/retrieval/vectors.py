@@ -121,16 +121,6 @@ class Vectors(NamedTuple):
         return result
 
 
-def rounded_rows(matrix: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Return the matrix, with each selected row rounded if the row can be rounded."""
-    if matrix.shape[1] < LEAST_LENGTH:
-        return matrix
-    some = which & _scales(matrix)[1]
-    copy = matrix.copy()
-    copy[some] = Vectors.of(matrix[some], True).floats()
-    return copy
-
-
 def _scales(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the scale of each row, and which rows can be rounded.
 

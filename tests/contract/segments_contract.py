@@ -9,7 +9,7 @@ import pytest
 
 from agent_memory.core.records import Hit
 from agent_memory.errors import Undecryptable
-from agent_memory.retrieval.features import rounded, term_of
+from agent_memory.retrieval.features import term_of
 from agent_memory.retrieval.index import Segment
 from agent_memory.retrieval.vectors import LEAST_LENGTH, Vectors
 from agent_memory.stores import EncryptedStore, Keys, Store, feature_bytes
@@ -332,7 +332,7 @@ class SegmentsContract(ManyHandlesContract, SealedSegmentsContract):
                 assert hit.cosine == pytest.approx(exact[int(hit.record.id)], abs=3e-3)
             same += len({int(hit.record.id) for hit in best} & {*np.argsort(-exact)[:10].tolist()})
         assert same >= 195
-        kept = rounded(features)
+        kept = Segment.of(names, features, compact=True).features()
         for records, found in store.all_vectors("v"):
             for place, one in enumerate(records):
                 assert (found.meaning[place] == kept.meaning[int(one.id)]).all()

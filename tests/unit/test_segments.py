@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_memory.retrieval.features import Features, rounded
+from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.index import MOST_ROWS, Segment, SegmentIndex, in_segments
 from agent_memory.retrieval.vectors import LEAST_LENGTH, Vectors
 from agent_memory.stores.feature_bytes import bytes_of, segment_of
@@ -116,6 +116,10 @@ def test_bytes_that_nobody_wrote_are_refused() -> None:
 
 def test_rounding_loses_nothing_twice() -> None:
     """Wrong: rounding again changes vectors, so each move between stores loses precision."""
+
+    def rounded(some: Features) -> Features:
+        return Segment.of([str(n) for n in range(50)], some, compact=True).features()
+
     given_ = features([f"fox {n}" for n in range(50)], 200)
     once = rounded(given_)
     halved = replace(once, meaning=once.meaning.astype(np.float16).astype(np.float32))
