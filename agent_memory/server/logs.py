@@ -24,7 +24,7 @@ class JsonLines(logging.Formatter):
     """Formats a record as a JSON line.
 
     Arguments and error messages may repeat user data. Records of loggers outside the service are
-    therefore written without their arguments, and errors as class and stack only.
+    therefore written without texts: of their arguments, numbers and classes of errors are shown.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -33,7 +33,7 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage() if own else _PLACEHOLDER.sub("...", str(record.msg)),
+            "event": record.getMessage() if own else _without_texts(record),
             **getattr(record, _FIELDS, {}),
         }
         traced = ids()
@@ -45,6 +45,18 @@ class JsonLines(logging.Formatter):
             frames = traceback.extract_tb(trace)[-_FRAMES:]
             line["at"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
         return json.dumps(line, ensure_ascii=True)
+
+
+def _without_texts(record: logging.LogRecord) -> str:
+    args = iter(record.args if isinstance(record.args, tuple) else ())
+
+    def shown(_: re.Match[str]) -> str:
+        value = next(args, None)
+        if isinstance(value, BaseException):
+            return type(value).__name__
+        return str(value) if isinstance(value, int | float) else "..."
+
+    return _PLACEHOLDER.sub(shown, str(record.msg))
 
 
 class Lines(logging.StreamHandler[TextIO]):

@@ -169,12 +169,13 @@ def test_an_invalid_traceparent_begins_a_trace(spans: Spans, service: Service, g
     assert spans.one("GET /v1/sessions").parent is None
 
 
-def test_a_line_of_the_engine_shows_no_argument_and_no_placeholder() -> None:
-    """Wrong: the line has a user's id, or reads "session %r not processed"."""
+def test_a_line_of_the_engine_shows_no_text_and_no_placeholder() -> None:
+    """Wrong: the line has a user's id, reads "session %r not processed", or gives no reason."""
     text, level = "session %r not processed after %.1f s: %s", logging.WARNING
-    record = logging.LogRecord("agent_memory.engine", level, "", 0, text, ("ana", 2.0, "x"), None)
+    args = "ana", 2.0, OSError("ana")
+    record = logging.LogRecord("agent_memory.engine", level, "", 0, text, args, None)
     event = json.loads(JsonLines().format(record))["event"]
-    assert event == "session ... not processed after ... s: ..."
+    assert event == "session ... not processed after 2.0 s: OSError"
 
 
 def test_an_outage_is_logged(

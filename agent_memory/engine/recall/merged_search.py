@@ -291,7 +291,7 @@ class Search:
         self._parts.recalls.note(hit=bool(best))
         warnings += self._unknown(only)
         for warning in warnings:
-            logger.warning("search: %s", warning)
+            logger.warning("a search is incomplete: %s", warning)
         return self.priced(best), warnings
 
     def _unknown(self, only: Filter) -> list[str]:
