@@ -192,6 +192,7 @@ def _opened(url: str, store: Store, schema: str) -> Check:
     shown = common.without_password(url)
     if common.missing_file(url):
         return NOTHING, f"{shown} does not exist yet; the first message creates it."
+    store.unlock("doctor", "doctor")  # changes nothing, but a read-only PostgreSQL refuses it
     counts, note = store.counts(), getattr(store, "durability_note", None)
     gone = ", and its data is lost when the process ends" if url.startswith("memory:") else ""
     held = f"{counts.sessions} sessions, {counts.entries} messages"

@@ -231,7 +231,7 @@ class CompositeMemory:
         blocks, most = self._members.searched, most_of(limit, scope, len(self.memories))
         by_block, warnings = self._recall(blocks, name, scope, message, most)
         for warning in warnings:
-            logger.warning("search: %s", warning)
+            logger.warning("a search is incomplete: %s", warning)
         if session_id is not None:  # other memories were searched without the session
             here = {block.name for block in blocks if block.is_in(name)}
             by_block = {

@@ -13,6 +13,7 @@ from agent_memory.testing.contract import draft
 from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
+from tests.kit import run
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.sql import Served, empty_database, opened, serve
 
@@ -41,6 +42,13 @@ class TestPostgresOutages(OutageContract):
 
 class TestPostgresMigrations(MigrationContract):
     """On PostgreSQL."""
+
+
+def test_a_database_that_is_read_only(database: str) -> None:
+    """Wrong: `doctor` calls a database usable that accepts no write, such as a standby."""
+    SQLStore(database).close()
+    url = f"{database}?options=-cdefault_transaction_read_only%3Don"
+    assert "read-only" in run("doctor", "--store", url, code=1)
 
 
 def test_who_may_not_make_tables(server: Served, database: str) -> None:
