@@ -11,6 +11,7 @@ from agent_memory.core.records import Entry, Recall, Scope, Surplus
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.transcript import full_text
 from agent_memory.engine.paging import all_heads, entries_of
+from agent_memory.engine.recall.contexts import existing
 from agent_memory.engine.recall.merged_search import LOG
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import Block, FactBlock
@@ -41,7 +42,7 @@ def surplus(
 ) -> list[Surplus]:
     report: list[Surplus] = []
     for block in blocks:
-        recalls = block.all_kept(scope)
+        recalls = existing(store, {block.name: [*block.all_kept(scope)]})[block.name]
         if isinstance(block, FactBlock):
             report += _of_facts(block, scope, recalls)
             report += _aged(recalls, older_than, {item.recall.id for item in report})

@@ -1,6 +1,9 @@
 """Facts of one user in several processes and calls, and a `forget` that is interrupted."""
 
+import re
 from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -50,6 +53,26 @@ def test_recall_shows_what_others_have_changed(url: str, model: Model) -> None:
         absorbed(other, "s5", said("I row"), user_id="ben")
         assert recalled(one) == []
         assert recalled(one, "ben") == ["Rows."]
+
+
+def test_a_deletion_that_has_begun_hides_facts(model: Model) -> None:
+    """Wrong: facts of a session are shown although its interrupted deletion hides the session."""
+    rome = model.tell("I live in Rome", "Lives in Rome.", ("update", "Lives in Oslo."))
+    with remembering(model, keep_contexts=True) as memory:
+        absorbed(memory, "s1", said("I live in Oslo"), said(rome))
+        absorbed(memory, "s2", said("I row"))
+        memory.get("s2", "Where do I live?")
+
+        def shown() -> str:
+            ada, asked = memory.user("ada"), memory.explain("Where do I live?", user_id="ada")
+            kept = ada.facts(), ada.audit(), ada.surplus(older_than=timedelta(0))
+            return f"{asked} {kept} {memory.contexts('s2')}"
+
+        assert {"Oslo", "Rome"} <= {*re.findall(r"\w+", shown())}
+        store = memory.components.store
+        assert store.move(replace(store.head("s1"), deleting=True))
+        assert not {"Oslo", "Rome"} & {*re.findall(r"\w+", shown())}
+        assert "Rows" in shown()
 
 
 def test_what_is_absorbed_anew_takes_the_place_of_what_was(url: str) -> None:

@@ -159,6 +159,10 @@ class Deletion:
 
         With `cleared`, an earlier call has cleared the manual blocks. Their data is newer.
         """
+        # all sessions are marked first, so that they stay hidden after an interruption
+        sessions = [head.session_id for head in self._sessions(user_id)]
+        marked = [name for name in sessions if self._mark(name, before)]
+        self._deleted.note("session", marked, datetime.fromtimestamp(before, UTC))
         if not cleared:
             self._parts.redaction.close(user_id)
             self._clear_manual_blocks(Scope(user_id))
@@ -167,11 +171,7 @@ class Deletion:
             self._records.write(
                 Kind.USER_DELETIONS, key, user_id=user_id, before=before, cleared=True
             )
-        sessions = [head.session_id for head in self._sessions(user_id)]
-        # all sessions are marked first, so that they stay hidden after an interruption
         parts: list[Part] = []
-        marked = [name for name in sessions if self._mark(name, before)]
-        self._deleted.note("session", marked, datetime.fromtimestamp(before, UTC))
         for session_id in marked:
             parts += self._erase(session_id)
         for block in self._absorber.blocks.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -364,12 +364,17 @@ def _window(
 
 def existing(store: SessionStore, by_block: BlockRecalls) -> BlockRecalls:
     """Drop the recalls from deleted sessions."""
-    named = {source[0] for hits in by_block.values() for hit in hits for source in hit.sources}
-    gone = named - store.existing(named) if named else named
+    gone = gone_from(store, [hit for hits in by_block.values() for hit in hits])
     return {
         block: [hit for hit in hits if not any(session in gone for session, _ in hit.sources)]
         for block, hits in by_block.items()
     }
+
+
+def gone_from(store: SessionStore, recalls: Iterable[Recall]) -> set[str]:
+    """Return the sources of recalls that are deleted, or are being deleted."""
+    named = {session for recall in recalls for session, _ in recall.sources}
+    return named - store.existing(named) if named else named
 
 
 def with_pins(by_block: BlockRecalls, scope: Scope) -> BlockRecalls:

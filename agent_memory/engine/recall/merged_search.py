@@ -24,7 +24,7 @@ from agent_memory.core.threads import apart
 from agent_memory.core.timestamps import check_moment
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import all_heads, picked_of
-from agent_memory.engine.recall.contexts import BlockRecalls, View, existing
+from agent_memory.engine.recall.contexts import BlockRecalls, View, existing, gone_from
 from agent_memory.engine.recall.fan_out import FanOut, concerns
 from agent_memory.errors import InvalidInput, SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import ManualBlock, QueryThread, Resources
@@ -355,6 +355,10 @@ def explain(
     for block in contexts.blocks:
         if concerns(block, scope):
             left_out += block.left_out(scope, passed_over, _MOST)
+    gone = gone_from(parts.store, [item.recall for item in left_out])
+    left_out = [
+        item for item in left_out if gone.isdisjoint(name for name, _ in item.recall.sources)
+    ]
     warnings += [*notes, *parts.troubles(head), *contexts.waiting(scope, head)]
     dropped = dropped_of(head, session.entries, session.window.sources, context.recalls)
     return Explanation(question, context, left_out, dropped, _dead(parts, scope), warnings)

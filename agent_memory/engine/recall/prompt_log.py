@@ -198,14 +198,15 @@ class SentContexts:
         self, record: Record, user_id: str | None, entries: dict[int, Entry], recall_now: RecallNow
     ) -> SentContext:
         now: dict[str, str] | None = None
-        fields = record.metadata
+        fields, there = record.metadata, {record.session_id}
 
         def text_of(name: str) -> str | None:
             nonlocal now
             place = record_id(record.session_id, fields[_BEGUN], name)
             stored = self._store.record(SENT_TEXTS.name, place)
             if stored is not None:
-                return stored.text
+                home = stored.session_id  # its deletion may have begun
+                return stored.text if home in there or self._store.existing([home]) else None
             if now is None:
                 question = Message(role="user", content=record.text)
                 seqs = sorted(entries.keys() & shows(fields), reverse=True)

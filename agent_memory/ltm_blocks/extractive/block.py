@@ -20,7 +20,7 @@ from agent_memory.core.settings_model import Duration
 from agent_memory.errors import ModelRequired
 from agent_memory.ltm_blocks.base import FactBlock, Resources, by_owner, record_id, with_successors
 from agent_memory.ltm_blocks.extractive.forms import FactForm, Form, ProfileForm, prompt_version
-from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim
+from agent_memory.ltm_blocks.extractive.history.claims import Batch, Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.fact import (
     Fact,
     ImportanceScorer,
@@ -247,7 +247,7 @@ class ExtractiveMemory(FactBlock):
         known_at: datetime | None = None,
         superseded: bool = False,
     ) -> list[Fact]:
-        facts = self._all(self._keeper.read(scope.owner).claims, known_at)
+        facts = self._all(self._journal(scope).claims, known_at)
         if superseded:
             return facts
         if as_of is not None:
@@ -264,7 +264,9 @@ class ExtractiveMemory(FactBlock):
         return form.filled(self.facts(scope, as_of=at, known_at=known_at))
 
     def stale(self, scope: Scope) -> list[Stale]:
-        return self._remembered(scope.owner).stale(datetime.now(UTC), self.staleness, self.ttl)
+        stale = self._remembered(scope.owner).stale(datetime.now(UTC), self.staleness, self.ttl)
+        there = {claim.fact for claim in self._journal(scope).claims} if stale else ()
+        return [item for item in stale if item.fact.id in there]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
         journal = self._keeper.read(scope.owner)
@@ -280,8 +282,15 @@ class ExtractiveMemory(FactBlock):
         return [fact for fact in self._all(journal.claims) if fact.id not in left]
 
     def audit(self, scope: Scope) -> list[Change]:
-        journal = self._keeper.read(scope.owner)
+        journal = self._journal(scope)
         return changes(self.name, self._all(journal.claims), journal)
+
+    def _journal(self, scope: Scope) -> Journal:
+        """Return an owner's journal, without claims from sessions that are being deleted."""
+        journal = self._keeper.read(scope.owner)
+        there = self.resources.store.existing({claim.session_id for claim in journal.claims})
+        claims = [claim for claim in journal.claims if claim.session_id in there]
+        return replace(journal, claims=claims)
 
     def _all(self, claims: Sequence[Claim], known_at: datetime | None = None) -> list[Fact]:
         return facts_of(claims, block=self.name, weights=self._weights, known_at=known_at)
