@@ -236,7 +236,11 @@ def _all(at: At) -> Iterator[tuple[str, object]]:
     while page := at.memory.sessions(user_id=at.user_id, limit=_PAGE, after=after):
         for head in page:
             yield "session", head
+            if head.summary is not None:
+                yield "summary", {"session_id": head.session_id, "text": head.summary.text}
             yield from (("message", message) for message in _messages(at, head.session_id))
+            sent = at.memory.contexts(head.session_id, user_id=at.user_id)
+            yield from (("context", context) for context in sent)
             with suppress(ConfigError):  # no such block is configured
                 if values := at.memory.session(head.session_id, at.user_id).working().all():
                     yield "working", {"session_id": head.session_id, "values": values}

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, WorkingMemory
+from agent_memory import AgentMemory, AsyncAgentMemory, Summarize, WorkingMemory
 from agent_memory.client.calls import EXACT
 from agent_memory.engine.values.items import Put
 from agent_memory.server.application import Application
@@ -192,8 +192,9 @@ def test_an_export_has_everything_and_an_end(service: Service) -> None:
 
 
 def test_an_export_has_values_and_scratchpads() -> None:
-    """Wrong: an export lacks values or scratchpads, or contains another user's."""
-    with AgentMemory(store="memory://", blocks=[WorkingMemory()]) as memory:
+    """Wrong: an export lacks values, scratchpads, summaries or prompts, or has another user's."""
+    fields = {"overflow": Summarize(max_summary_tokens=50), "keep_contexts": True}
+    with AgentMemory(store="memory://", blocks=[WorkingMemory()], **fields) as memory:
         ring = KeyRing(memory.components.store)
         credentials = Credentials(ring)
         app = Application(AsyncAgentMemory(memory), credentials, Metrics(), Limits())
@@ -204,9 +205,16 @@ def test_an_export_has_values_and_scratchpads() -> None:
             )
             for session in ("a", "b"):
                 memory.session(f"{user}-{session}", user).working().set("step", user)
-            memory.update(f"{user}-empty", {"role": "user", "content": "hello"}, user_id=user)
+            texts = [f"{user} said hello there {number}. " * 9 for number in range(3)]
+            said = [{"role": "user", "content": text} for text in texts]
+            memory.update(f"{user}-empty", said, user_id=user)
+            memory.get(f"{user}-empty", f"{user}?")
+            memory.prune(f"{user}-empty", 80)
         body = service.call("export_user", service.key("ana")).body
         lines = [json.loads(line) for line in body.splitlines()]
+        (sent,) = [line["context"] for line in lines if line["kind"] == "context"]
+        assert sent["question"] == "ana?"
+        assert ["hello" in line["summary"]["text"] for line in lines if "summary" in line] == [True]
         values = {line["value"]["key"] for line in lines if line["kind"] == "value"}
         assert values == {f"ana {number}" for number in range(12)}
         assert [line["working"] for line in lines if line["kind"] == "working"] == [
