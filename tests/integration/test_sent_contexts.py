@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -207,11 +208,15 @@ def test_no_text_outlives_its_contexts(strategy: Any, retention: Any) -> None:
 
 
 def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
-    """Wrong: the prompt log does not say why a record was left out."""
+    """Wrong: the prompt log does not say why a record was left out, or quotes a deleted session."""
     ask_of_houses(memory)
     told = memory.contexts("s")[-1]
     assert told.left_out
     assert all(one.why and one.recall.text.startswith("In Lisbon") for one in told.left_out)
+    store = memory.components.store
+    for head in memory.sessions(prefix="c"):  # their deletions are interrupted
+        store.move(replace(head, deleting=True))
+    assert not any(one.recall.text for one in memory.contexts("s")[-1].left_out)
 
 
 def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:

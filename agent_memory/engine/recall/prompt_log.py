@@ -234,7 +234,7 @@ class SentContexts:
         """
         for session_id, seq in recall.sources[:1]:
             head = self._store.head(session_id)
-            if head is not None and head.user_id == user_id and head.created_at <= at:
+            if head and not head.deleting and head.user_id == user_id and head.created_at <= at:
                 entries = picked_of(self._store, head, [seq])
                 return "".join(entry.message.text() for entry in entries)
         return ""
