@@ -173,36 +173,24 @@ def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
     assert "allergic" not in str(records(memory))
 
 
-def test_a_log_that_is_shortened_takes_its_contexts_along() -> None:
-    """Wrong: the prompt log keeps messages that have expired."""
-    with AgentMemory(
-        store="memory://", keep_contexts=True, max_tokens=600, retention="window", blocks=[]
-    ) as memory:
-        for number in range(30):
-            turn = memory.before_turn("s", f"Question {number} " + "word " * 40, user_id="ana")
-            memory.after_turn(turn, "Yes.")
-        head = memory.head("s")
-        assert head.expired > 10
-        told = memory.contexts("s")
-        assert told
-        assert all(one.turn > head.expired for one in told)
-
-
 @pytest.mark.parametrize(
     ("strategy", "retention"), [(Summarize(max_summary_tokens=100), "forever"), (Trim(), "window")]
 )
 def test_no_text_outlives_its_contexts(strategy: Any, retention: Any) -> None:
-    """Wrong: a summary or system message is stored after its messages and contexts are gone."""
+    """Wrong: the prompt log has expired messages, or a text that none of its contexts shows."""
     fields: dict[str, Any] = {"overflow": strategy, "retention": retention, "blocks": []}
     with AgentMemory(store="memory://", keep_contexts=True, max_tokens=600, **fields) as memory:
         for number in range(20):
             rule = {"role": "system", "content": f"Rule {number} holds."}
-            said_now = said(f"Pet {number} is new. " + "word " * 40)
-            memory.update("s", [rule, *said_now], user_id="ana")
+            memory.update("s", [rule, *said(f"Pet {number} is new" + " word" * 40)], user_id="ana")
             memory.get("s", "Which pet?")
         if retention == "forever":
             memory.edit("s", lambda log: [*log[:4], *log[5:]])
-        shown = [message["content"] for one in memory.contexts("s") for message in one.messages]
+        told, expired = memory.contexts("s"), memory.head("s").expired
+        assert told
+        assert all(one.turn > expired for one in told)
+        assert (expired > 10) is (retention == "window")
+        shown = [message["content"] for one in told for message in one.messages]
         kept = memory.components.store.records(SENT_TEXTS.name, "session:s")
         assert {json.loads(one.text)["content"] for one in kept} <= {*shown}
 
