@@ -97,7 +97,8 @@ _ASSISTANT = re.compile(
 )
 _U = re.compile(r"\bu\b")  # "what did u say", as people write in chats
 _ALL = re.compile(
-    r"\b(?:everything|how (?:many|often)|every|what all|in total|all ?together|so far)\b"
+    r"\b(?:everything|how (?:many|often)|what all|in total|all ?together|so far"
+    r"|every(?! (?:time|(?:\w+s|mon|fri|satur|sun|)day|night|week|month|year|morning|evening)))\b"
     r"|\b(?:all|each|list|any) (?:\w+ )?(?:of |the |my |our )|\bwhat (?:all )?have (?:i|we)\b"
     r"|\b(?:which|what) (?:\w+ ){0,2}(?!(?:hour|day|time|date)s)\w+[^\Wus]s "
     r"(?:did|do|have|has|had|are|were|am|can)\b"

@@ -195,8 +195,8 @@ class VectorMemory(Block):
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         from agent_memory.core.fusion import folded
-        from agent_memory.core.query_text import asks_for_all
         from agent_memory.retrieval.answers import answers
+        from agent_memory.retrieval.nearby import completed
         from agent_memory.retrieval.turns import recalls
 
         if message is None or not (question := message.text().strip()):
@@ -204,9 +204,8 @@ class VectorMemory(Block):
         query = self._query(scope, question, self.resources.today(scope, message))
         least = scope.floor * self.resources.min_relevance
         depth = limit + _DEEP
-        if not asks_for_all(question):
-            # a reply or a correction may rank far behind the message before it
-            query = replace(query, with_next=depth if query.asks_assistant else _FOLLOWED)
+        # a reply or a correction may rank far behind the message before it
+        query = replace(query, with_next=depth if query.asks_assistant else _FOLLOWED)
         while True:
             hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
             wanted = [hit for hit in hits if hit.relevance >= least]
@@ -219,6 +218,7 @@ class VectorMemory(Block):
                 corrects=query.period is None,
                 in_context=scope.in_context,
             )
+            results = completed(results, hits, in_context=scope.in_context)
             recalled = folded(recalls(results, self.name, scope), limit)
             # search deeper if at least half of the hits are relevant, but some relevant hits repeat
             # another hit or are in the context already

@@ -18,7 +18,10 @@ from agent_memory.retrieval.query import Query
 REACH = 2
 """Number of neighbours on each side of a record that may affect its score."""
 
-_GAP = 4  # maximum distance of neighbours in seqs, since tool messages may be between them
+SHORT = 6
+"""A record of at most this number of words may need the question that it answers."""
+
+GAP = 4  # maximum distance of neighbours in seqs, since tool messages may be between them
 _WINDOW_WORDS = 130
 _NEIGHBOUR_WORDS = 60
 
@@ -67,7 +70,15 @@ class Candidates(NamedTuple):
 
     def following(self, rows: np.ndarray) -> np.ndarray:
         """Return the rows of the next two records of each record in its session."""
-        steps = range(1, REACH + 1)
+        return self._near(rows, range(1, REACH + 1))
+
+    def short(self, rows: np.ndarray) -> np.ndarray:
+        """Return the short records up to `REACH` around, each with the record before it."""
+        near = self._near(rows, range(-REACH, REACH + 1))
+        short = np.unique(near[self.places["words"][near] <= SHORT])
+        return self._near(short, (0, -1))
+
+    def _near(self, rows: np.ndarray, steps: Sequence[int]) -> np.ndarray:
         near = np.concatenate([_shifted(self.places, step, rows) for step in steps])
         return near[near >= 0]
 
@@ -112,7 +123,7 @@ def _shifted(places: np.ndarray, step: int, rows: np.ndarray) -> np.ndarray:
     near = np.where(inside, near, rows)
     own = seqs[rows]
     there = inside & (sessions[near] == sessions[rows]) & (own > 0)
-    there &= np.abs(seqs[near] - own) <= abs(step) * _GAP
+    there &= np.abs(seqs[near] - own) <= abs(step) * GAP
     return np.where(there, near, -1)
 
 
@@ -163,7 +174,8 @@ def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
 def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     """Return the best `limit` candidates of one or several indexes, best first.
 
-    The records after the best `query.with_next` candidates are returned as well.
+    The records after the best `query.with_next` candidates are returned as well, and short records
+    near these; see `Candidates.following`.
     """
     candidates = Candidates.joined(per_index)
     worth = informativeness(candidates.total, candidates.holding)
@@ -183,8 +195,8 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     counted = np.maximum.accumulate(alone[::-1])[::-1]
     chosen = np.arange(min(limit, len(best)))
     if query.with_next:
-        following = candidates.following(best[: query.with_next])
-        chosen = np.union1d(chosen, np.flatnonzero(np.isin(best, following)))
+        near = [candidates.following(best[: query.with_next]), candidates.short(best[:limit])]
+        chosen = np.union1d(chosen, np.flatnonzero(np.isin(best, np.concatenate(near))))
     best = best[chosen]
     return Ranked(
         candidates.names[best].tolist(),

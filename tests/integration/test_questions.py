@@ -46,20 +46,35 @@ def test_the_newest_of_contradicting_facts_is_first() -> None:
 
 
 @pytest.mark.parametrize("store", [None, ":memory:"], ids=["sqlite", "qdrant"])
-def test_a_short_correction_is_shown_in_a_large_memory(store: str | None) -> None:
-    """Wrong: "No, the 6th!" is not recalled, because many messages are nearer to the question."""
+def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
+    """Wrong: "No, the 6th!" or an answer such as "The second one." is not recalled, because many
+    messages are nearer to the question, or without its question. Or a fact about something that
+    an earlier message names is not recalled."""
     with AgentMemory("memory://", blocks=[VectorMemory(store=store)]) as memory:
         booking = [
             user("Book the hotel in Bruges for the 5th."), assistant("Sure, the 5th it is."),
             user("No, the 6th!"), assistant("The 6th, then."),
         ]  # fmt: skip
+        asked = "Walnut suits the floor and oak is cheaper. Which shall it be? I can order today."
+        desk = [user("I need a desk for my study."), assistant(asked), user("the second"),
+                assistant("Great, ordered. Anything else?"), user("No, thanks")]  # fmt: skip
+        memory.update("desk", desk, user_id="ana")
+        gift = [user("Grandma gave me her old Singer sewing machine."), assistant("Lovely!"),
+                user("the beast needs 15x1 bobbins, apparently")]  # fmt: skip
+        memory.update("gift", gift, user_id="ana")
         memory.update("trip", booking, user_id="ana")
         for number, notes in enumerate(haystack(None)):
             memory.update(f"notes{number}", notes, user_id="ana")
         memory.flush()
         question = "Which day is the hotel for?"
         shown = [one.text for one in memory.get("asking", question, user_id="ana").recalls]
+        question = "What wood is the table in my study made of?"
+        desks = " ".join(one.text for one in memory.get("x", question, user_id="ana").recalls)
+        question = "Which spools fit into Grandma's Singer?"
+        spools = " ".join(one.text for one in memory.get("x", question, user_id="ana").recalls)
     assert "user: No, the 6th!" in shown, shown
+    assert f"assistant: {asked}\nuser: the second" in desks and "No, thanks" not in desks, desks
+    assert "15x1" in spools, spools
 
 
 @pytest.mark.parametrize(

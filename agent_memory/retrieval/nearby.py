@@ -1,0 +1,85 @@
+"""Messages that are clear only together: short answers, and facts on something named before. Pure.
+
+A search finds the message with a question's subject. What the user then says about the subject
+("the second one", "She turns 8 in May.") is often not similar to the question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from agent_memory.core.query_text import ends_asking
+from agent_memory.core.records import Hit
+from agent_memory.core.text import sentences
+from agent_memory.retrieval.corrections import beside
+from agent_memory.retrieval.score import GAP, SHORT
+from agent_memory.retrieval.statements import follows, is_statement, text_of
+
+_OFFERS = re.compile(r"\b(?:any|some)thing (?:else|more)\b|\bI (?:help|assist)\b", re.IGNORECASE)
+_CONTINUED = 2  # number of statements for which continuations are added
+_CONTINUES = 0.6  # minimum share of the statement's score
+
+
+def completed(results: list[Hit], hits: Sequence[Hit], *, in_context: bool) -> list[Hit]:
+    """Return `results` with messages of `hits` that belong to them. For `in_context` see `answers`.
+
+    A search does not get continuations, because they are usually among its results anyway.
+    """
+    results = _with_exchanges(results, hits)
+    return _with_continuations(results, hits) if in_context else results
+
+
+def _with_exchanges(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+    """Add the user's short answers ("The second one.") with their questions, behind a result.
+
+    This result is the question, the answer, the message before the question, or the reply.
+    """
+    said = sorted(hits, key=lambda hit: (hit.record.session_id, hit.record.first))
+    for at, (asked, answer) in enumerate(pairwise(said)):
+        if not _answers(answer, asked):
+            continue
+        near = {hit.record.id for hit in said[max(0, at - 1) : at + 3] if _is_near(hit, asked)}
+        first = next((hit for hit in results if hit.record.id in near), None)
+        if first is None:
+            continue
+        for hit in (answer, asked):
+            ids = [other.record.id for other in results]
+            if hit.record.id not in ids[: ids.index(first.record.id) + 1]:
+                results = beside(results, first, hit, False)
+    return results
+
+
+def _with_continuations(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+    """Add what the user says soon after the first statements, behind these statements."""
+    for statement in [hit for hit in results if is_statement(hit)][:_CONTINUED]:
+        shown = {hit.record.id for hit in results}
+        for hit in sorted(hits, key=lambda hit: -hit.record.first):
+            if hit.record.id not in shown and _continues(hit, statement):
+                results = beside(results, statement, hit, False, corrects=False)
+    return results
+
+
+def _continues(hit: Hit, statement: Hit) -> bool:
+    """Return whether a hit is what the user says soon after a statement, with a similar score."""
+    if not (_is_near(hit, statement) and follows(hit.record, statement.record)):
+        return False
+    is_soon = hit.record.first - statement.record.first <= GAP
+    return is_soon and hit.score >= _CONTINUES * statement.score
+
+
+def _answers(answer: Hit, asked: Hit) -> bool:
+    """Return whether a hit is a user's short answer to the question of the hit before it."""
+    is_short = len(text_of(answer.record).split()) <= SHORT
+    if not (is_short and is_statement(answer) and _is_near(answer, asked)):
+        return False
+    if answer.record.metadata.get("speaker") == asked.record.metadata.get("speaker"):
+        return False
+    questions = filter(ends_asking, sentences(text_of(asked.record))[-2:])
+    return not all(map(_OFFERS.search, questions))
+
+
+def _is_near(hit: Hit, other: Hit) -> bool:
+    same_session = hit.record.session_id == other.record.session_id
+    return same_session and abs(hit.record.first - other.record.first) <= 2 * GAP
