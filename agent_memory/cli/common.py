@@ -25,7 +25,6 @@ from agent_memory.errors import (
     InvalidSetting,
     install_command,
 )
-from agent_memory.models.embedders.local import is_installed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -366,6 +365,8 @@ def plain(text: str) -> str:
 
 def by_words(embedding: str | None) -> bool:
     """Return whether searches use words only, because there is no embedder."""
+    from agent_memory.models.embedders.local import is_installed
+
     return embedding is None and not is_installed()
 
 

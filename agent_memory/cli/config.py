@@ -24,7 +24,6 @@ from agent_memory.cli.common import (
 )
 from agent_memory.cli.view import cell, grid
 from agent_memory.errors import ConfigError, InvalidShares
-from agent_memory.models.embedders import is_remote
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
@@ -79,6 +78,8 @@ def _mistakes(error: ConfigError, table: Mapping[str, Any]) -> Iterator[str]:
 
 def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
     """Yield a name and a description for each part of a store's configuration."""
+    from agent_memory.models.embedders import is_remote
+
     store = without_password(str(config.store))
     if store.startswith("memory:"):
         store += ", lost when the process ends"

@@ -31,7 +31,6 @@ from agent_memory.cli.config import described
 from agent_memory.cli.lines import read_lines
 from agent_memory.cli.view import cell, grid, one_line, seqs
 from agent_memory.errors import InvalidInput
-from agent_memory.models.embedders.local import is_installed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -278,6 +277,7 @@ def _overflows(memory: AgentMemory, overflows: Sequence[tuple[Head, Head]]) -> N
 
 def _long_term(memory: AgentMemory, listed: bool) -> None:
     from agent_memory.core.records import Scope
+    from agent_memory.models.embedders.local import is_installed
 
     stats = memory.stats()
     shown: list[RenderableType] = []

@@ -25,7 +25,6 @@ from agent_memory.cli.common import (
 )
 from agent_memory.cli.view import NOTHING, cell, grid
 from agent_memory.errors import AgentMemoryError, Damaged, install_command
-from agent_memory.models.embedders import is_remote
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
@@ -206,6 +205,7 @@ def _verdict(problems: Sequence[str], fine: str) -> Check:
 
 def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Check:
     from agent_memory.ltm_blocks.vector import VectorMemory
+    from agent_memory.models.embedders import is_remote
 
     blocks = [block for block in config.all_blocks if isinstance(block, VectorMemory)]
     models = [block.embedding or config.embedding for block in blocks]
@@ -261,7 +261,7 @@ def _shares(config: AgentMemoryConfig, store: Store) -> Check:
 
 
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
-    from agent_memory.models.embedders import open_embedder
+    from agent_memory.models.embedders import is_remote, open_embedder
 
     if common.by_words(config.embedding):
         return NOTHING, NO_EMBEDDER

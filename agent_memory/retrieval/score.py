@@ -220,7 +220,7 @@ def nearest(per_index: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], limi
     for at in np.argsort(-cosines, kind="stable").tolist():
         if len(first) == limit:
             break
-        first.setdefault(names[at], at)
+        first.setdefault(str(names[at]), at)
     rows = np.array([*first.values()], np.intp)
     cosines, zeros = cosines[rows], np.zeros((len(rows), len(PARTS)), np.float32)
     none = zeros[:, 0]

