@@ -215,6 +215,14 @@ class ExpiryContract(Contract):
         assert (head.expired, head.start) == (9, 9)
         assert seqs_of(store.read("s")) == [10]
 
+    def test_a_lost_swap_removes_nothing(self, store: Store, other: Store) -> None:
+        """Wrong: a worker with an old head removes entries that another worker did not read yet."""
+        store.append("s", [draft(str(n)) for n in range(1, 11)])
+        stale = stored(store)
+        assert other.move(replace(stale, start=4)) is not None
+        assert store.move(replace(stale, expired=9)) is None
+        assert seqs_of(store.read("s")) == list(range(1, 11))
+
     def test_a_log_that_begins_later_is_cut(self, store: Store) -> None:
         """Wrong: after messages are taken back, the log's start has moved, or the end is wrong."""
         store.append("s", [draft(str(n)) for n in range(1, 11)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -150,6 +151,16 @@ class OnceContract(Contract):
             assert {item.head.end if item.places else kept(item).end for item in done} == {n + 1}
         assert texts_of(store) == [f"m{n}" for n in range(5)]
 
+    def test_keys_beside_other_writers(self, store: Store, other: Store) -> None:
+        """Wrong: keys are forgotten after appends without keys, or after changes of the head."""
+        for n in range(4):
+            assert once(store, f"k{n}").places
+            other.append("s", [draft("plain")])
+            changed(store, cursors={"b": n})
+            assert not once(other, f"k{n}").places
+        assert stored(store).end == 8
+        assert len(store.keys("s")) == 4
+
     def test_keys_outlive_what_expires(self, store: Store, other: Store) -> None:
         """Wrong: a late retry of an expired message is stored again."""
         texts = [f"m{n}" for n in range(20)]
@@ -178,6 +189,20 @@ class OnceContract(Contract):
             assert not once(other, text).places
         assert append(store, both, "both").places
         assert texts_of(other) == [*texts[:12], "both", "of two"]
+
+    def test_what_was_replaced_stays_known(self, store: Store, other: Store) -> None:
+        """Wrong: a replaced or redacted message comes back with a late retry."""
+        texts = [f"m{n}" for n in range(20)]
+        for text in texts:
+            once(store, text)
+        log = other.read("s", after=5)
+        message = draft("other", created_at=DAY).message
+        other_words = [replace(entry, message=message, created_at=DAY) for entry in log]
+        assert other.rewrite(stored(other), 5, other_words) is not None
+        for handle in (store, other):
+            assert not any(once(handle, text).places for text in texts)
+        assert texts_of(store)[5:] == ["other"] * 15
+        assert len(store.keys("s")) == 20
 
     def test_a_deletion_takes_keys_along(self, store: Store, other: Store) -> None:
         """Wrong: a new session has the keys of a deleted session with the same id."""

@@ -89,6 +89,33 @@ class RewriteContract(Contract):
         assert winner == stored(store)
         assert texts_of(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
 
+    def test_a_log_is_brought_in_parts(self, store: Store, other: Store) -> None:
+        """Wrong: only the first part of a long log arrives, or a part arrives twice."""
+        log = entries(1, 60)
+        head = store.rewrite(begun(deleting=True), 0, log[:10])
+        for at in range(10, 60, 10):
+            assert head is not None
+            assert head.deleting
+            head = other.rewrite(head, head.end, log[at : at + 10])
+        assert head is not None
+        shown = changed(store, deleting=False, cursors={"facts": 60})
+        assert (shown.end, shown.total, shown.deleting) == (60, 180, False)
+        assert stored(other) == shown
+        assert other.read("s") == log
+        assert store.append("s", [draft("61")]).end == 61
+
+    def test_a_log_that_began_later(self, store: Store, other: Store) -> None:
+        """Wrong: a log whose first entries expired cannot be imported, or its seqs start at 1."""
+        log = entries(21, 30, total=60)
+        head = store.rewrite(begun(expired=20, start=25, start_total=75), 20, log)
+        assert head is not None
+        assert (head.expired, head.end, head.total) == (20, 30, 90)
+        assert stored(other) == head
+        assert other.read("s") == log
+        assert other.pick("s", [20, 21]) == log[:1]
+        assert store.counts().entries == 10
+        assert store.append("s", [draft("31", 4)]).total == 94
+
     @pytest.mark.parametrize("after", [0, 1, 17, 39])
     def test_what_is_there_gives_way(self, store: Store, other: Store, after: int) -> None:
         """Wrong: an entry that should be overwritten stays, or another entry is removed."""

@@ -185,6 +185,14 @@ class SessionStoreContract(
         assert (emptied.end, emptied.total) == (0, 0)
         assert store.append("s", [draft("again", 2)]).total == 2
 
+    def test_a_log_is_cut_where_all_of_it_was_seen(self, store: Store, other: Store) -> None:
+        """Wrong: a cut removes a message that was appended after the head was read."""
+        head = store.append("s", [draft("a"), draft("b")])
+        other.append("s", [draft("c")])
+        assert store.rewrite(head, 1) is None
+        assert texts_of(store) == ["a", "b", "c"]
+        assert stored(store).version == head.version
+
     def test_lease_leaves_the_head_alone(self, store: Store) -> None:
         """Wrong: after a worker takes a lease, its own `move` fails."""
         head = store.append("s", [draft("a")])

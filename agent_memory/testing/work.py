@@ -32,6 +32,7 @@ from agent_memory.testing.vectors import VectorStoreContract
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
 _TRAITS = Features.of_vectors(_VECTOR)
 _LEASE = Lease("s", "w1")
+_A_YEAR = 365 * 86_400
 _KEY = KeptKey(key_of("k", []).name, digest_of([]), 1, 1, 3, DAY)
 
 WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
@@ -137,6 +138,25 @@ class WorkStoreContract(LockContract):
         with pytest.raises(LeaseLost, match="'s'"):
             WRITES[write](store, head, _LEASE)
         assert all_of(store) == all_of(other) == before
+
+    def test_a_lease_that_ends_too_late_is_taken_over(self, store: Store, other: Store) -> None:
+        """Wrong: a dead worker with a clock a year ahead blocks its session for a year."""
+        head = filled(store)
+        assert store.lease("s", "w1", _A_YEAR)
+        assert _names(other) == ["s"]
+        assert other.lease("s", "w2", 60)
+        assert _names(store) == []
+        assert not store.lease("s", "w1", 60)
+        with pytest.raises(LeaseLost):
+            store.move(replace(head, start=1), lease=_LEASE)
+
+    def test_leases_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+        """Wrong: a lease in one namespace allows writes in another."""
+        head = filled(store)
+        elsewhere.append("s", [draft("a")])
+        assert elsewhere.lease("s", "w1", 60)
+        with pytest.raises(LeaseLost):
+            store.move(head, lease=_LEASE)
 
     def test_a_fence_falls_at_once(self, store: Store, other: Store) -> None:
         """Wrong: a worker that loses its lease between the check and the write can still write."""
