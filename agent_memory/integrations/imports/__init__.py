@@ -30,7 +30,12 @@ class From(StrEnum):
     JSONL = "jsonl"
 
 
-_FRAMEWORKS = (From.LANGCHAIN, From.LLAMA_INDEX, From.OPENAI_AGENTS, From.JSONL)
+_MODULES = {
+    "assistants": (From.CHATGPT, From.CLAUDE),
+    "coding_agents": (From.CLAUDE_CODE, From.CODEX),
+    "memories": (From.MEM0, From.LETTA),
+    "frameworks": (From.LANGCHAIN, From.LLAMA_INDEX, From.OPENAI_AGENTS, From.JSONL),
+}
 
 
 def reader(source: str) -> Callable[[SourceFiles], Iterator[Event]]:
@@ -40,7 +45,7 @@ def reader(source: str) -> Callable[[SourceFiles], Iterator[Event]]:
             f"The source {quoted(source)} is unknown. Use one of: {', '.join(From)}. Convert other "
             "formats to jsonl: JSON lines with session_id, role and content."
         )
-    name = source.replace("-", "_")
-    module = "frameworks" if source in _FRAMEWORKS else name
+    module = next(name for name, sources in _MODULES.items() if source in sources)
     home = import_module(f"agent_memory.integrations.imports.{module}")
-    return cast("Callable[[SourceFiles], Iterator[Event]]", getattr(home, f"read_{name}"))
+    read = getattr(home, f"read_{source.replace('-', '_')}")
+    return cast("Callable[[SourceFiles], Iterator[Event]]", read)

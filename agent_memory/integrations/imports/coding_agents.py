@@ -1,7 +1,9 @@
-"""Reads Claude Code's transcripts: `~/.claude/projects/*/*.jsonl`.
+"""Reads transcripts of Claude Code (`~/.claude/projects/*/*.jsonl`) and Codex
+(`~/.codex/sessions/**/rollout-*.jsonl`).
 
-Each line contains the id of its predecessor (`parentUuid`). A file is read twice: first for the
-questions that the user edited and sent again, then for the messages.
+Each line of Claude Code contains the id of its predecessor (`parentUuid`). A file is read twice:
+first for the questions that the user edited and sent again, then for the messages. Codex's lines
+are items of the Responses API.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.integrations.imports.conversations import (
     Element,
     Event,
@@ -27,17 +30,20 @@ from agent_memory.integrations.imports.conversations import (
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles
 from agent_memory.integrations.imports.json_parts import lines
 from agent_memory.integrations.transcripts import (
+    ITEM,
     SPOKEN,
     Json,
     dated,
+    is_said,
+    item_of,
     mapping,
     moment,
     spoken,
     text_in,
 )
 
-FORMAT = "claude-code.message"
-"""The format of messages that neither the user nor the model wrote, such as the summary of a
+_CLAUDE_CODE, _CODEX = "claude-code.message", "codex.item"
+"""The formats of messages that neither the user nor the model wrote, such as the summary of a
 compaction. They are stored unchanged."""
 
 
@@ -83,7 +89,7 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
     notes |= titled(None, model=message.get("model"))
     fields: Json = {"raw": speech.cleaned, "format": "anthropic.messages"}
     if speech.cleaned is None:
-        fields = {"raw": {"message": speech.whole}, "format": FORMAT}
+        fields = {"raw": {"message": speech.whole}, "format": _CLAUDE_CODE}
     elif isinstance(speech.cleaned["content"], str):
         fields = speech.cleaned
     fields = {**fields, "metadata": notes}
@@ -144,3 +150,44 @@ def _is_question(line: Mapping[str, Any]) -> bool:
     if not isinstance(content, list):
         return isinstance(content, str)
     return not any(mapping(block).get("type") == "tool_result" for block in content)
+
+
+_OWN = ("ghost_snapshot", "other")
+
+
+def read_codex(source: SourceFiles) -> Iterator[Event]:
+    return read_each(source.files("rollout-*.jsonl"), _codex_session)
+
+
+def _codex_session(file: OpenFile) -> Iterator[Event]:
+    session_id = named("codex", file.stem)
+    place, is_named = 0, False
+    for part in lines(file):
+        if isinstance(part, Unread):
+            yield part
+            continue
+        if not isinstance(part.value, dict):
+            yield Unread(part.where, "not an object")
+            continue
+        kind, payload = item_of(part.value)
+        if kind == "session_meta":
+            if not place and not is_named and (own := text_in(payload.get("id"))):
+                session_id, is_named = named("codex", own), True
+                yield SessionBegin(session_id, about=titled(None, folder=payload.get("cwd")))
+        elif kind != ITEM:
+            yield Skipped(f"lines of the type {kind[:40]!r}")
+        elif not text_in(payload.get("type")):
+            yield Unread(part.where, "the item has no type")
+        else:
+            yield SessionBegin(session_id)
+            place += 1
+            at = moment(part.value.get("timestamp"))
+            own, fields = id_by_place(place, payload), dated(_codex_message(payload), at)
+            yield SourceMessage(session_id, own, fields, part.where)
+
+
+def _codex_message(item: Json) -> Json:
+    """Return an item as a message. Codex's own instructions do not become a system message."""
+    if is_said(item) and item["type"] not in _OWN:
+        return {"raw": item, "format": RESPONSES}
+    return {"raw": {"item": item}, "format": _CODEX}
