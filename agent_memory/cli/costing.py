@@ -18,7 +18,7 @@ from agent_memory.cli.common import (
     progress_bar,
     say,
 )
-from agent_memory.cli.lines import read_lines
+from agent_memory.cli.importing import read_lines
 from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:

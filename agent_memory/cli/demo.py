@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,7 +28,7 @@ from agent_memory.cli.common import (
     say,
 )
 from agent_memory.cli.config import described
-from agent_memory.cli.lines import read_lines
+from agent_memory.cli.importing import read_lines
 from agent_memory.cli.view import cell, grid, one_line, seqs
 from agent_memory.errors import InvalidInput
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from agent_memory.core.context import MemoryContext
+    from agent_memory.core.messages import Message
     from agent_memory.core.records import Head
     from agent_memory.engine.memory import AgentMemory
 
@@ -77,12 +78,12 @@ def demo(
                 questions = [message.text() for _, message in read if message.role == "user"]
                 show_replay(memory, played, ask or next(reversed(questions), "What was said?"))
             return
-        conversation, budget = messages(), max_tokens or _BUDGET
+        conversation, budget = read_lines(CONVERSATION), max_tokens or _BUDGET
         say(f"\nSarah asks HR about remote work: {len(conversation)} messages, {budget} tokens.")
         say(f"A model (--model NAME): {model or 'none'}.")
         for kind in [strategy] if strategy else Kind:
             with _opened(kind, budget, model, config, FACTS) as memory:
-                played = play(memory, list(enumerate(conversation, 1)), f"under {kind}")
+                played = play(memory, conversation, f"under {kind}")
                 show_demo(memory, played, ask or QUESTION)
 
 
@@ -119,37 +120,7 @@ FACTS = (
     "role, and the equipment and internet it takes.",
 )
 
-SYSTEM = "You are the HR assistant of Northwind. Answer from the policy, briefly and kindly."
-
-TURNS = (
-    ("Hi, I'm Sarah from Marketing. Could you explain the remote work policy to me?",
-     "Hello Sarah! You can work remotely up to 3 days a week, as long as your manager approves "
-     "it. Tell me what you would like to know more about."),
-    ("Who is eligible for it?",
-     "There are four conditions: at least 6 months of service, satisfactory performance reviews, "
-     "a role that suits remote work, and the equipment and an internet connection to do it with."),
-    ("I've been here for 2 years, and my reviews have been good. Does that do?",
-     "It does. With 2 years of service and good reviews you're eligible, Sarah, and roles in "
-     "Marketing suit remote work. What's left is your manager's approval."),
-    ("Lovely. How do I apply?",
-     "For remote work you need form HR-101. You'll find it on the employee portal, and it goes to "
-     "your manager once you submit it."),
-    ("And if my manager says no?",
-     "Then ask for feedback first, so that you know the reasons. Propose a trial period next; it "
-     "often settles doubts. If you still can't agree, HR offers mediation between the two of you."),
-    ("What equipment would I get?",
-     "A company laptop, and an allowance of up to $300 for a proper chair. Keep the receipt."),
-    ("My sister lives in Lisbon. Could I work from there for a while?",
-     "From abroad you can work at most 2 weeks a year. It has to be approved 30 days ahead, since "
-     "taxes and insurance need checking."),
-    ("So for two weeks from June 1 I'd need the approval by May 2?",
-     "Exactly, by May 2. I'd hand the request in by the middle of April, so that there's time for "
-     "questions."),
-    ("Then I'd stay home on Mondays, Wednesdays and Fridays, once it's approved.",
-     "That makes 3 days a week, just within the policy. Put those days on the form, and your "
-     "manager can say yes or suggest others."),
-)  # fmt: skip
-
+CONVERSATION = Path(__file__).with_name("demo.jsonl")
 QUESTION = "Do I qualify for working from home, and which document do I fill in?"
 
 
@@ -161,12 +132,6 @@ CLAIMS = {
 """Facts that memory must have after the overflow, each with a pattern that matches it."""
 
 
-def messages() -> list[dict[str, str]]:
-    turns = [zip(("user", "assistant"), turn, strict=True) for turn in TURNS]
-    pairs = [("system", SYSTEM), *(pair for turn in turns for pair in turn)]
-    return [{"role": role, "content": text} for role, text in pairs]
-
-
 @dataclass(slots=True)
 class Played:
     messages: int = 0
@@ -176,7 +141,7 @@ class Played:
     overflows: list[tuple[Head, Head]] = field(default_factory=list)
 
 
-def play(memory: AgentMemory, messages: Sequence[tuple[int, Any]], name: str) -> Played:
+def play(memory: AgentMemory, messages: Sequence[tuple[str, Message]], name: str) -> Played:
     """Append messages one by one. After each, get a context and check its number of tokens."""
     from rich.markup import escape
 
@@ -185,11 +150,11 @@ def play(memory: AgentMemory, messages: Sequence[tuple[int, Any]], name: str) ->
     counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     played, before = Played(), None
     with progress_bar() as progress:
-        for number, message in progress.track(messages, description=escape(name)):
+        for where, message in progress.track(messages, description=escape(name)):
             try:
                 head = memory.update(SESSION, message, user_id=USER)
             except InvalidInput as error:
-                raise InvalidInput(f"{name}, line {number}: {error}") from None
+                raise InvalidInput(f"{where}: {error}") from None
             if before and head.start != before.start:
                 played.overflows.append((before, head))
             before = head

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,15 +22,16 @@ from agent_memory.cli.common import (
     say,
     with_settings,
 )
-from agent_memory.cli.lines import read_lines
-from agent_memory.errors import InvalidInput
+from agent_memory.errors import InvalidInput, InvalidMessage
 from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig
+    from agent_memory.core.messages import Message
     from agent_memory.integrations.imports.conversations import Imported
 
 _FEW = 5
+_LONGEST = 2**28  # maximum bytes of a line in a log
 
 
 @with_settings
@@ -178,29 +179,28 @@ def _append(
 ) -> None:
     """Append a log to one session.
 
-    A line's key is the digest of the log up to this line. Within `keep_keys`, a repeated import of
-    the log, or of a longer log, stores no line twice.
+    A message's key is the digest of the log up to this message. Within `keep_keys`, a repeated
+    import of the log, or of a longer log, stores no message twice.
     """
+    from agent_memory.core.idempotency import digest_of
+
     if file.is_dir():
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)
     if dry_run:
         say(f"{len(lines)} messages for {session}.")
         return
-    digest, keys = sha256(), []
-    for line in file.read_bytes().split(b"\n"):
-        digest.update(line.strip())
-        keys.append(f"import {digest.hexdigest()}")
+    digest = sha256()
     with open_memory(settings, create=True) as memory, progress_bar() as progress:
         before = memory.update(session, []).end
-        for done, (number, message) in enumerate(progress.track(lines, description="importing")):
+        for done, (where, message) in enumerate(progress.track(lines, description="importing")):
+            digest.update(digest_of([message]).encode())
+            key = f"import {digest.hexdigest()}"
             try:
-                memory.update(session, message, user_id=user, key=keys[number - 1])
+                memory.update(session, message, user_id=user, key=key)
             except InvalidInput as error:
-                raise InvalidInput(
-                    f"{file.name}, line {number}: {error} The {done} earlier messages "
-                    "were imported."
-                ) from None
+                text = f"{where}: {error} The {done} earlier messages were imported."
+                raise InvalidInput(text) from None
         head = head_of(memory, session)
     new = head.end - before
     text = f"{new} messages imported as #{before + 1} to #{head.end} of {session}."
@@ -209,3 +209,51 @@ def _append(
             text if new else "Nothing is new."
         )
     say(text)
+
+
+def read_lines(path: Path) -> list[tuple[str, Message]]:
+    """Read all messages of a log in JSON lines, each with its place in the file.
+
+    A line is an object in the form of an OpenAI chat message. The object's `created_at`,
+    `create_time` or `timestamp` is the message's time. Its `id` and `session_id` go into the
+    message's metadata.
+
+    Raises:
+        InvalidInput: A line is longer than 256 MiB or is not a message, or there are no messages.
+    """
+    from agent_memory.integrations.imports.conversations import Unread
+    from agent_memory.integrations.imports.files import SourceFiles
+    from agent_memory.integrations.imports.json_parts import lines
+
+    messages: list[tuple[str, Message]] = []
+    for file in SourceFiles(path).files("*.jsonl"):
+        for part in [file] if isinstance(file, Unread) else lines(file, _LONGEST):
+            if isinstance(part, Unread):
+                raise InvalidInput(f"{part}.")
+            try:
+                messages.append((part.where, _message(part.value)))
+            except InvalidMessage as error:
+                raise InvalidInput(f"{part.where}: {error}") from None
+    if not messages:
+        raise InvalidInput(f"{path.name} has no messages. Write one JSON object per line.")
+    return messages
+
+
+def _message(fields: Any) -> Message:
+    from agent_memory.core.messages import Message
+    from agent_memory.core.timestamps import TIMES, parse_time
+
+    if not isinstance(fields, dict):
+        raise InvalidMessage('not an object. Write {"role": "user", "content": "..."}.')
+    for key in TIMES:
+        time = fields.get(key)
+        if fields.get("created_at") is None and time is not None and parse_time(time) is None:
+            raise InvalidMessage(
+                f"the message's `{key}` {time!r} is not a time. Use epoch seconds, or ISO 8601 "
+                'such as "2026-03-01T12:00:00+00:00".'
+            )
+    notes = {key: fields.pop(key) for key in ("id", "session_id") if key in fields}
+    metadata = fields.get("metadata")
+    if notes and (metadata is None or isinstance(metadata, dict)):
+        fields["metadata"] = {**notes, **(metadata or {})}
+    return Message.of(fields)

@@ -22,7 +22,6 @@ from agent_memory.cli.common import (
     with_memory,
 )
 from agent_memory.cli.facts import ForgetOption, SessionOption, WhyOption, forget_shown
-from agent_memory.cli.lines import write_line
 from agent_memory.cli.view import NOTHING, cell, entry_line, grid, one_line, recalls_table, sources
 from agent_memory.errors import InvalidInput
 
@@ -170,10 +169,10 @@ def export(
     log = _log(memory, head_of(memory, session))
     if output is None:
         for entry in log:
-            typer.echo(write_line(entry), nl=False)
+            typer.echo(_line_of(entry), nl=False)
         return
     with output.open("wb") as file:
-        count = sum(1 for entry in log if file.write(write_line(entry)))
+        count = sum(1 for entry in log if file.write(_line_of(entry)))
     note(f"{count} messages written to {output}.", "")
 
 
@@ -239,6 +238,14 @@ def _log(memory: AgentMemory, head: Head) -> Iterator[Entry]:
     while page := memory.history(head.session_id, after=after, limit=_PAGE):
         yield from page
         after = page[-1].seq
+
+
+def _line_of(entry: Entry) -> bytes:
+    fields = {**entry.message.to_dict(), "created_at": entry.said_at.isoformat()}
+    try:
+        return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+    except UnicodeEncodeError:  # lone surrogates are valid JSON only when escaped
+        return json.dumps(fields).encode() + b"\n"
 
 
 _NOTHING_LOGGED = (

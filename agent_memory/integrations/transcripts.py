@@ -70,7 +70,7 @@ class Line(NamedTuple):
 
     start: int  # the offset of the line, in bytes
     end: int  # the offset of the next line
-    raw: bytes  # the bytes of the line; empty if it is longer than `LONGEST`
+    raw: bytes  # the bytes of the line; empty if it is too long
     is_ended: bool = True  # whether the line is complete, with its line end
 
     def record(self) -> dict[str, Any] | None:
@@ -82,10 +82,10 @@ class Line(NamedTuple):
         return value if isinstance(value, dict) else None
 
 
-def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
+def lines_of(file: BinaryIO, start: int = 0, longest: int = LONGEST) -> Iterator[Line]:
     """Yield the lines of a file from its current position, which is the offset `start` in bytes."""
-    while raw := file.readline(LONGEST + 1):
-        length, is_ended, is_long = len(raw), raw.endswith(b"\n"), len(raw) > LONGEST
+    while raw := file.readline(longest + 1):
+        length, is_ended, is_long = len(raw), raw.endswith(b"\n"), len(raw) > longest
         while is_long and not is_ended and (more := file.readline(_CHUNK)):
             length, is_ended = length + len(more), more.endswith(b"\n")
         content = b"" if is_long else raw if start else raw.removeprefix(BOM)

@@ -131,7 +131,7 @@ def test_demo_prints_what_the_engine_says(kind: str) -> None:
     fields: dict[str, Any] = {"overflow": STRATEGIES[kind], "blocks": [], "recall_timeout": 30}
     with AgentMemory(store="memory://", max_tokens=BUDGET, **fields) as memory:
         before = None
-        for message in demo.messages():
+        for _, message in demo.read_lines(demo.CONVERSATION):
             head = memory.update("s", message, user_id="sarah")
             if before and head.start > before.start:
                 overflows += 1

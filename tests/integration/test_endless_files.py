@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_memory import AgentMemory, AgentMemoryConfig, Deployment, operations
-from agent_memory.cli import lines
+from agent_memory.cli import importing
 from agent_memory.config import sources
 from agent_memory.engine.transfer import snapshot
 from agent_memory.errors import ConfigError, InvalidInput, InvalidSnapshot
@@ -65,10 +65,12 @@ def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_conversations_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: importing an endless file uses up the memory."""
-    monkeypatch.setattr(lines, "_LONGEST", 100_000)
-    with pytest.raises(InvalidInput, match="zero, line 1: longer than 100,000 bytes"):
-        lines.read_lines(ENDLESS)
+    """Wrong: importing an endless file or line uses up the memory."""
+    with pytest.raises(InvalidInput, match="zero: not a regular file"):
+        importing.read_lines(ENDLESS)
     file = tmp_path / "c.jsonl"
     file.write_text(f'{{"role": "user", "content": "{"x" * 99_000}"}}\n' * 2)
-    assert len(lines.read_lines(file)) == 2
+    assert len(importing.read_lines(file)) == 2
+    monkeypatch.setattr(importing, "_LONGEST", 90_000)
+    with pytest.raises(InvalidInput, match="line 1: longer than 90,000 bytes"):
+        importing.read_lines(file)

@@ -66,7 +66,7 @@ class SourceFiles:
     def _all(self, patterns: tuple[str, ...]) -> Iterator[OpenFile | Unread]:
         if self.path.is_dir():
             yield from self._in_folder(patterns)
-        elif zipfile.is_zipfile(self.path):
+        elif self.path.is_file() and zipfile.is_zipfile(self.path):
             yield from self._in_zip(patterns)
         elif _begins_with(self.path, b"PK\x03\x04"):
             raise InvalidInput(f"{self.path} is a zip that was cut short. Download it again.")

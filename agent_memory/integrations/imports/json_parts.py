@@ -61,12 +61,14 @@ def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unrea
         yield from [file] if isinstance(file, Unread) else elements(file)
 
 
-def lines(file: OpenFile) -> Iterator[Element | Unread]:
+def lines(file: OpenFile, longest: int = LONGEST) -> Iterator[Element | Unread]:
     """Yield the parsed lines of a file, without blank lines."""
-    for number, line in enumerate(lines_of(file.file), 1):
-        if line.raw.strip() or line.end - line.start > LONGEST:
-            where = f"{file.name}, line {number}"
-            yield loaded(where, line.raw) if line.raw else Unread(where, _TOO_LONG)
+    for number, line in enumerate(lines_of(file.file, longest=longest), 1):
+        where = f"{file.name}, line {number}"
+        if line.raw.strip():
+            yield loaded(where, line.raw)
+        elif line.end - line.start > longest:
+            yield Unread(where, f"longer than {longest:,} bytes")
 
 
 def loaded(where: str, raw: bytes | str) -> Element | Unread:
