@@ -18,7 +18,6 @@ from agent_memory.cli import (
     importing,
     inspect,
     keys,
-    mcp,
     serve,
     shares,
     transfer,
@@ -51,7 +50,7 @@ app.command()(costing.cost)
 app.command()(transfer.snapshot)
 app.command()(transfer.backup)
 app.command()(transfer.restore)
-app.command()(mcp.mcp)
+app.command()(serve.mcp)
 app.command()(serve.serve)
 app.command()(upkeep.flush)
 app.command()(upkeep.worker)

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from agent_memory.errors import InvalidInput
-from agent_memory.integrations.hooks.run import run
+from agent_memory.integrations.hooks.events import Event, answer, read_event
+from agent_memory.integrations.hooks.prompt import LIMIT, cut, recalled
+from agent_memory.integrations.transcripts import render
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agent_memory.core.records import Entry, Recall
     from agent_memory.engine.memory import AgentMemory
 
 _FAILED = 1  # never 2: exit code 2 stops the agent
@@ -43,7 +48,7 @@ def answered(
         return AgentMemory(settings.model_copy(update={"model": None, "overflow_mode": "inline"}))
 
     try:
-        output = run(agent, event, _read_event(), user, _file(store, config), opened)
+        output = _run(agent, event, _read_event(), user, _file(store, config), opened)
         if output:
             print(output, flush=True)
     except Exception as error:  # noqa: BLE001 - the agent goes on without memory
@@ -68,3 +73,108 @@ def _file(store: str | None, config: Path | None) -> str | None:
     if store is None or not store.startswith(_SQLITE) or config is not None or others:
         return None
     return store.removeprefix(_SQLITE)
+
+
+_SECONDS = 20.0  # storing stops then, except before a compaction; the next event stores the rest
+
+
+def _run(
+    agent: str,
+    name: str,
+    content: bytes,
+    user_id: str,
+    file: str | None,
+    opened: Callable[[], AgentMemory],
+) -> str:
+    """Handle an event, and return the hook's output, which may be empty.
+
+    `file` is the SQLite file that prompts may read directly; None to use the library.
+    """
+    event = read_event(agent, name, content)
+    if name == "UserPromptSubmit":
+        return answer(event, _for_prompt(event, user_id, file, opened))
+    with opened() as memory:
+        if name == "SessionStart":
+            return answer(event, _at_start(memory, event, user_id))
+        from agent_memory.integrations.hooks.storing import store
+
+        compacts = name == "PreCompact"
+        store(memory, event, user_id, None if compacts else monotonic() + _SECONDS)
+        if compacts and memory.head(event.session_id, user_id=user_id) is not None:
+            memory.checkpoint(event.session_id, user_id=user_id)
+    return ""
+
+
+def _for_prompt(
+    event: Event, user_id: str, file: str | None, opened: Callable[[], AgentMemory]
+) -> str:
+    """Return messages of the user's other sessions that are relevant to a prompt."""
+    if not event.prompt.strip():
+        return ""
+    if file is not None:
+        return recalled(file, user_id, event.prompt, event.session_id)
+    with opened() as memory:
+        hits = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
+    others = [hit for hit in hits if event.session_id not in {name for name, _ in hit.sources}]
+    return _quotes(others[:LIMIT])
+
+
+_SESSIONS = 2
+_LOOKED_AT = 50  # number of newest sessions that are searched for sessions in the same folder
+_TAIL = 40  # number of newest entries that are searched for a session's last question and answer
+_MOST = 8_000  # maximum characters of output, because agents shorten longer output
+
+
+def _at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
+    """Return recalls for the user, and the last messages of the newest sessions in this folder.
+
+    After a compaction, return messages of the same session that are relevant to its newest
+    question, because the agent may have lost them.
+    """
+    if event.source == "compact":
+        entry = _last(memory, event.session_id, user_id, "user")
+        if entry is None:
+            return ""
+        question = entry.message.text()
+        hits = memory.search(question, session_id=event.session_id, user_id=user_id, limit=LIMIT)
+        return _quotes([hit for hit in hits if (entry.session_id, entry.seq) not in hit.sources])
+    about_user = memory.get(event.session_id, user_id=user_id).recalls
+    return _quotes(about_user, _recent(memory, event, user_id))
+
+
+def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
+    """Return the last question and answer of the newest other sessions in the event's folder."""
+    if not event.cwd:
+        return []
+    heads = memory.sessions(user_id=user_id, newest=True, limit=_LOOKED_AT)
+    near = [head.session_id for head in heads if head.metadata.get("cwd") == event.cwd]
+    others = [name for name in near if name != event.session_id]
+    entries = [
+        _last(memory, name, user_id, role)
+        for name in others[:_SESSIONS]
+        for role in ("user", "assistant")
+    ]
+    return [
+        f"[{entry.said_at:%Y-%m-%d}] {entry.message.role}: {entry.message.text()}"
+        for entry in entries
+        if entry is not None
+    ]
+
+
+def _last(memory: AgentMemory, session_id: str, user_id: str, role: str) -> Entry | None:
+    entries = memory.history(session_id, user_id=user_id, last=_TAIL)
+    texts = (entry for entry in reversed(entries) if entry.message.role == role)
+    return next((entry for entry in texts if entry.message.text()), None)
+
+
+def _quotes(recalls: Sequence[Recall], recent: Sequence[str] = ()) -> str:
+    parts: dict[str, list[str]] = {}
+    room = _MOST
+    for name, line in [
+        *((recall.block, cut(str(recall))) for recall in recalls),
+        *(("recent", cut(line)) for line in recent),
+    ]:
+        room -= len(line)
+        if room >= 0:
+            parts.setdefault(name, []).append(line)
+    return render(parts)

@@ -82,7 +82,7 @@ class Line(NamedTuple):
         return value if isinstance(value, dict) else None
 
 
-def lines_of(file: BinaryIO, start: int = 0, longest: int = LONGEST) -> Iterator[Line]:
+def lines_of(file: BinaryIO, start: int, longest: int) -> Iterator[Line]:
     """Yield the lines of a file from its current position, which is the offset `start` in bytes."""
     while raw := file.readline(longest + 1):
         length, is_ended, is_long = len(raw), raw.endswith(b"\n"), len(raw) > longest
@@ -104,7 +104,7 @@ def lines_from(path: Path, offset: int) -> Iterator[Line]:
             if file.read(1) != b"\n":
                 offset = 0
         file.seek(max(0, offset))
-        yield from (line for line in lines_of(file, file.tell()) if line.is_ended)
+        yield from (line for line in lines_of(file, file.tell(), LONGEST) if line.is_ended)
 
 
 _TEXTS = ("text", "input_text", "output_text")

@@ -145,7 +145,11 @@ def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
     info = f"agent_memory_log-{agent_memory.__version__}.dist-info"
     names = set(wheel.namelist())
     package = ROOT / "agent_memory"
-    needed = [*package.rglob("*.py"), *(package / "server" / "page").iterdir()]
+    needed = [
+        *package.rglob("*.py"),
+        *package.rglob("*.jsonl"),
+        *(package / "server" / "page").iterdir(),
+    ]
     modules = {file.relative_to(ROOT).as_posix() for file in needed}
     licences = {f"{info}/licenses/{name}" for name in ("LICENSE", VOCABULARY_LICENCE)}
     assert modules | licences | {"agent_memory/py.typed"} <= names

@@ -24,7 +24,7 @@ Lines = list[dict[str, Any]]
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home_of_its_own(monkeypatch, tmp_path)
-    monkeypatch.setattr("agent_memory.integrations.hooks.run._SECONDS", SECONDS)  # a busy machine
+    monkeypatch.setattr(hook_events, "_SECONDS", SECONDS)  # a busy machine
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
@@ -146,7 +146,7 @@ def test_much_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Wrong: a hook that runs out of time stores nothing, and starts again each time."""
     path = write(tmp_path / "t.jsonl", claude(*map(str, range(10))))
     monkeypatch.setattr(storing, "_BATCH", 4)
-    monkeypatch.setattr("agent_memory.integrations.hooks.run._SECONDS", -1.0)
+    monkeypatch.setattr(hook_events, "_SECONDS", -1.0)
     hook("Stop", event(transcript_path=path))
     assert log() == ["0", "1", "2", "3"]
     hook("PreCompact", event(transcript_path=path))

@@ -32,8 +32,7 @@ SERVER = """
 import os, subprocess, sys, time
 from typing import Literal
 from agent_memory import AgentMemory, Block, Recall
-from agent_memory.mcp.server import build
-from agent_memory.mcp.stdio import serve, wire
+from agent_memory.mcp.server import build, serve, wire
 from agent_memory.core.tools import Arguments, Tool
 
 class Noisy(Block):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from agent_memory.cli.hook import PLACES, with_hooks, without_hooks
 from agent_memory.core.context import render_memory
 from agent_memory.core.records import Recall
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.integrations import transcripts
 from agent_memory.integrations.hooks.events import AGENTS, EVENTS, GEMINIS, answer, read_event
-from agent_memory.integrations.hooks.settings import PLACES, with_hooks, without_hooks
 from agent_memory.integrations.transcripts import (
     NOTICE,
     claude_code_messages,

@@ -63,7 +63,7 @@ def elements_in(source: SourceFiles, *patterns: str) -> Iterator[Element | Unrea
 
 def lines(file: OpenFile, longest: int = LONGEST) -> Iterator[Element | Unread]:
     """Yield the parsed lines of a file, without blank lines."""
-    for number, line in enumerate(lines_of(file.file, longest=longest), 1):
+    for number, line in enumerate(lines_of(file.file, 0, longest), 1):
         where = f"{file.name}, line {number}"
         if line.raw.strip():
             yield loaded(where, line.raw)
