@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import signal
 import socket
 import time
@@ -47,21 +46,12 @@ class WarningLog:
 
 
 class Listener(socket.socket):
-    """A listening socket that refuses connections while the process can open no more files.
+    """A listening socket whose connections wait while the process can open no more files.
 
     Without this, the event loop would log thousands of tracebacks per second.
     """
 
-    _spare: int | None
-    _log: WarningLog
-
-    @classmethod
-    def of(cls, listener: socket.socket) -> Listener:
-        """Turn a listening socket into a `Listener`. Use only the `Listener` afterwards."""
-        created = cls(fileno=listener.detach())
-        created._keep_spare()
-        created._log = WarningLog()
-        return created
+    _log = WarningLog()
 
     def listen(self, backlog: int = 0) -> None:
         """Listen with a queue of at least 1,024 connections.
@@ -72,35 +62,15 @@ class Listener(socket.socket):
         super().listen(max(backlog, _QUEUE))
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection. If no file can be opened, refuse it and raise BlockingIOError."""
+        """Accept a connection. If no file can be opened, leave it and raise BlockingIOError."""
         try:
             return super().accept()
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
-        if self._spare is None:
-            time.sleep(_PAUSE_SECONDS)
-        else:
-            # the spare descriptor is used to accept and close the connection: a pending connection
-            # would wake the event loop again and again
-            os.close(self._spare)
-            with suppress(OSError):
-                super().accept()[0].close()
-        self._log.warn("No more files can be opened: a connection was refused. Raise `ulimit -n`")
-        self._keep_spare()
-        raise BlockingIOError(errno.EAGAIN, "no connection is pending")
-
-    def close(self) -> None:
-        if self._spare is not None:
-            os.close(self._spare)
-            self._spare = None
-        super().close()
-
-    def _keep_spare(self) -> None:
-        try:
-            self._spare = os.open(os.devnull, os.O_RDONLY)
-        except OSError:
-            self._spare = None
+        self._log.warn("No more files can be opened: a connection waits. Raise `ulimit -n`")
+        time.sleep(_PAUSE_SECONDS)  # the waiting connection wakes the event loop again and again
+        raise BlockingIOError(errno.EAGAIN, "no connection can be accepted")
 
 
 MOST = 1_000
@@ -206,7 +176,7 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
     # connections inherit the option; asyncio sets it only on sockets that it created
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Listener.of(listener)
+    return Listener(fileno=listener.detach())
 
 
 class _Server(uvicorn.Server):
