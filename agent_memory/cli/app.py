@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from agent_memory.cli import (
+    access,
     config,
     costing,
     demo,
@@ -17,9 +18,7 @@ from agent_memory.cli import (
     hook,
     importing,
     inspect,
-    keys,
     serve,
-    shares,
     transfer,
     upkeep,
 )
@@ -61,8 +60,8 @@ app.command()(upkeep.delete)
 app.command()(upkeep.verify)
 app.command()(transfer.migrate)
 app.command()(doctor.doctor)
-app.add_typer(shares.app, name="shares")
-app.add_typer(keys.app, name="keys")
+app.add_typer(access.shares, name="shares")
+app.add_typer(access.keys, name="keys")
 app.add_typer(config.app, name="config")
 app.add_typer(hook.app, name="hook")
 

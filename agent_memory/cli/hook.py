@@ -52,8 +52,6 @@ class Place(NamedTuple):
     home: str  # the settings file of the user, relative to the home folder
     project: str  # the settings file of a project, relative to the project's folder
     events: Mapping[str, str]  # the agent's name of each event, by Claude Code's name
-    nested: bool = True  # whether the entries of an event are groups of hooks
-    fixed: Mapping[str, Any] = {}  # fields that the settings must have, with their values
 
 
 _SAME = {name: name for name in EVENTS}
@@ -64,7 +62,7 @@ PLACES = {
     "claude-code": Place(".claude/settings.json", ".claude/settings.local.json", _SAME),
     "codex": Place(".codex/hooks.json", ".codex/hooks.json", _WITHOUT_END),
     "gemini-cli": Place(".gemini/settings.json", ".gemini/settings.json", _OF_GEMINI),
-    "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS, False, {"version": 1}),
+    "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS),
 }
 """The location for each agent. Codex has no `SessionEnd` here: only some releases report it."""
 
@@ -73,8 +71,8 @@ def with_hooks(agent: str, command: Sequence[str], settings: Settings) -> Settin
     """Return settings with our hooks, which replace our earlier hooks and run `command`."""
     place = PLACES[agent]
     changed = without_hooks(settings)
-    for name, value in place.fixed.items():
-        changed.setdefault(name, value)
+    if agent == "cursor":
+        changed.setdefault("version", 1)
     hooks = changed.setdefault("hooks", {})
     for event, named in place.events.items():
         hooks.setdefault(named, []).append(_entry(agent, event, command))
@@ -104,12 +102,11 @@ def without_hooks(settings: Settings) -> Settings:
 def _entry(agent: str, event: str, command: Sequence[str]) -> Settings:
     program, *options = command
     line = shlex.join([program, "hook", event, "--agent", agent, *options])
-    hook: Settings = {"type": "command", "command": line, "timeout": _SECONDS.get(event, 60)}
-    if agent == "gemini-cli":
-        hook["timeout"] *= 1000  # Gemini CLI expects milliseconds
-    if PLACES[agent].nested:
-        return {"hooks": [hook]}
-    return {"command": line}
+    if agent == "cursor":
+        return {"command": line}
+    seconds = _SECONDS.get(event, 60)
+    timeout = 1_000 * seconds if agent == "gemini-cli" else seconds  # Gemini: milliseconds
+    return {"hooks": [{"type": "command", "command": line, "timeout": timeout}]}
 
 
 def _left(entry: Any) -> Any:

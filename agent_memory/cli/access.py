@@ -1,10 +1,10 @@
-"""`agent-memory keys`: create, list and revoke the service's API keys."""
+"""`agent-memory keys` and `agent-memory shares`: the service's API keys, and agents' access."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,7 +17,7 @@ from agent_memory.cli.common import (
     with_memory,
     with_settings,
 )
-from agent_memory.cli.view import cell, grid
+from agent_memory.cli.view import NOTHING, cell, grid
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.server.keys import Key
 
-app = typer.Typer(
+keys = typer.Typer(
     help="Create, list and revoke API keys of the service (`agent-memory serve`).",
     no_args_is_help=True,
 )
 _with_keys = partial(with_memory, silent=True)
 
 
-@app.command()
+@keys.command()
 @with_settings
 def create(
     settings: AgentMemoryConfig,
@@ -72,27 +72,27 @@ def create(
     typer.echo(token)
 
 
-@app.command("list")
+@keys.command("list")
 @_with_keys
-def list_(memory: AgentMemory) -> None:
+def list_keys(memory: AgentMemory) -> None:
     """List all keys, including invalid keys, with their rights, users, state and last use."""
     from agent_memory.server.keys import KeyRing
 
     now = datetime.now(UTC)
     table = grid("key", "label", "users", "rights", "made", "state", "last use")
     table.columns[0].no_wrap = True  # users copy the prefix for `keys revoke`
-    keys = KeyRing(memory.components.store).all()
-    for key in keys:
+    stored = KeyRing(memory.components.store).all()
+    for key in stored:
         rights = ", ".join(sorted(key.rights, key=["read", "write", "delete", "admin"].index))
         row = (key.prefix, key.label, ", ".join(key.users), rights)
         times = (f"{key.created_at:%Y-%m-%d}", _state(key, now), _minute(key.used_at))
         table.add_row(*map(cell, (*row, *times)))
-    out().print(table if keys else "There are no keys.")
+    out().print(table if stored else "There are no keys.")
 
 
-@app.command()
+@keys.command("revoke")
 @_with_keys
-def revoke(
+def revoke_key(
     memory: AgentMemory,
     prefix: Annotated[
         str,
@@ -121,3 +121,54 @@ def _state(key: Key, now: datetime) -> str:
 
 def _minute(at: datetime | None) -> str:
     return "never" if at is None else f"{at:%Y-%m-%d %H:%M}"
+
+
+shares = typer.Typer(
+    help="List the namespaces that agents share; grant and revoke access.", no_args_is_help=True
+)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The namespace's name.")]
+AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
+
+_PAGE = 500
+
+
+@shares.command("list")
+@with_memory
+def list_shares(memory: AgentMemory) -> None:
+    """List shared namespaces with their agents, the agents' access, and the number of sessions."""
+    from agent_memory import operations
+
+    table = grid("namespace", "sessions", "agent", "access", right=("sessions",))
+
+    names = operations.shares(memory)
+    for name in names:
+        share, after, count = memory.share(name), None, 0
+        while page := share.sessions(limit=_PAGE, after=after):
+            count, after = count + len(page), page[-1].session_id
+        agents = list(share.agents().items())
+        for number, (agent, access) in enumerate(agents or [(NOTHING, NOTHING)]):
+            of_share = (cell(name), str(count)) if number == 0 else ("", "")
+            table.add_row(*of_share, cell(agent), access)
+    out().print(table if names else "There are no shared namespaces.")
+
+
+@shares.command()
+@partial(with_memory, create=True)
+def grant(
+    memory: AgentMemory,
+    name: NameArgument,
+    agent: AgentArgument,
+    access: Annotated[Literal["read", "write"], typer.Argument(help='"write" includes "read".')],
+) -> None:
+    """Grant an agent read or write access, from its next call on."""
+    memory.share(name).grant(agent, access)
+    say(f"{agent} may {access} in {name}.")
+
+
+@shares.command("revoke")
+@with_memory
+def revoke_share(memory: AgentMemory, name: NameArgument, agent: AgentArgument) -> None:
+    """Revoke an agent's access, from its next call on. The agent's messages stay."""
+    memory.share(name).revoke(agent)
+    say(f"{agent} has no access to {name}.")
