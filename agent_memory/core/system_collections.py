@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 class Reserved(NamedTuple):
     name: str  # the name; for indexes, the prefix of the names of several collections
-    holds: str  # the description of the records
     goes_with_session: bool = False  # whether a record belongs to a session, and is erased with it
     goes_with_user: bool = False  # whether a record can belong to a user, and is erased with them
     # Whether the records are facts in the store of the log. False for system messages, which may
@@ -15,58 +14,36 @@ class Reserved(NamedTuple):
     is_facts: bool = True
 
 
-NOTES = Reserved("_notes", "state of the engine: jobs, replays, unfinished deletions")
-FAILED = Reserved(
-    "_failed", "attempts of blocks that failed, and dead letters", goes_with_session=True
-)
-FORGOTTEN = Reserved(
-    "_forgotten",
-    "facts that blocks must not learn again",
-    goes_with_session=True,
-    goes_with_user=True,
-)
-AUTHORS = Reserved(
-    "_authors",
-    "the seqs of shared sessions at which an agent began to write",
-    goes_with_session=True,
-    goes_with_user=True,
-)
-GRANTS = Reserved("_grants", "the access of agents to shared namespaces", goes_with_user=True)
-REGISTRY = Reserved("_registry", "the blocks and indexes with data in this store")
-DELETED = Reserved("_deleted", "deleted sessions and users with the time: ids as hashes, no text")
-VALUES = Reserved(
-    "_values",
-    "values by namespace and key, and the metadata of sessions",
-    goes_with_session=True,
-    goes_with_user=True,
-)
-KEYS = Reserved(
-    "_keys",
-    "API keys of the service: hashes and owners; keys of a single user are erased with the user",
-    goes_with_user=True,
-)
-SYSTEM = Reserved(
-    "_system",
-    "system messages, if they have their own store",
-    goes_with_session=True,
-    is_facts=False,
-)
-INDEXES = Reserved(
-    "_index_", "the vectors of an index, one collection each", goes_with_user=True, is_facts=False
-)
-
-SPENDING = Reserved(
-    "_spending", "today's spending on model calls, in total and by user: users as hashes, no text"
-)
-FIGURES = Reserved(
-    "_figures", "counters of the service's processes: model calls, tokens, recalls, no text"
-)
-SENT = Reserved("_sent", "the contexts that were sent to a model", goes_with_session=True)
-SENT_TEXTS = Reserved(
-    "_sent_texts",
-    "texts of these contexts, each erased with its source session",
-    goes_with_session=True,
-)
+# State of the engine: jobs, replays, unfinished deletions.
+NOTES = Reserved("_notes")
+# Attempts of blocks that failed, and dead letters.
+FAILED = Reserved("_failed", goes_with_session=True)
+# Facts that blocks must not learn again.
+FORGOTTEN = Reserved("_forgotten", goes_with_session=True, goes_with_user=True)
+# The seqs of shared sessions at which an agent began to write.
+AUTHORS = Reserved("_authors", goes_with_session=True, goes_with_user=True)
+# The access of agents to shared namespaces.
+GRANTS = Reserved("_grants", goes_with_user=True)
+# The blocks and indexes with data in this store.
+REGISTRY = Reserved("_registry")
+# Deleted sessions and users with the time: ids as hashes, no text.
+DELETED = Reserved("_deleted")
+# Values by namespace and key, and the metadata of sessions.
+VALUES = Reserved("_values", goes_with_session=True, goes_with_user=True)
+# API keys of the service: hashes and owners. Keys of a single user are erased with the user.
+KEYS = Reserved("_keys", goes_with_user=True)
+# System messages, if they have their own store.
+SYSTEM = Reserved("_system", goes_with_session=True, is_facts=False)
+# The vectors of an index, one collection each.
+INDEXES = Reserved("_index_", goes_with_user=True, is_facts=False)
+# Today's spending on model calls, in total and by user: users as hashes, no text.
+SPENDING = Reserved("_spending")
+# Counters of the service's processes: model calls, tokens, recalls, no text.
+FIGURES = Reserved("_figures")
+# The contexts that were sent to a model, and texts of these contexts. Each text is erased with its
+# source session.
+SENT = Reserved("_sent", goes_with_session=True)
+SENT_TEXTS = Reserved("_sent_texts", goes_with_session=True)
 
 RESERVED = (
     *(NOTES, FAILED, FORGOTTEN, AUTHORS, GRANTS, REGISTRY, DELETED),
