@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from agent_memory.core.formats.registry import Format
 from agent_memory.core.messages import STANDING, Message
@@ -21,42 +21,20 @@ _INPUT_ROLES = ("user", "system", "developer", "tool")
 """Roles of messages that the model did not write. Reasoning cannot belong to them."""
 
 
-class Native(NamedTuple):
-    """A window for a provider."""
-
-    head: Head | None  # the head for these entries
-    entries: list[Entry]  # the entries, from the newest compaction on if there is one
-    # Seq of the newest compaction. None without a compaction, or if `cut` is False.
-    compaction: int | None = None
-
-
 def native(
-    head: Head | None,
-    entries: Sequence[Entry],
-    form: Format,
-    counter: TokenCounter,
-    *,
-    cut: bool = True,
-) -> Native:
-    """Return a session's window for a format. If `cut`, a compaction replaces earlier entries."""
-    shown, compaction = _shown_entries(entries, form, counter, cut)
-    if compaction is not None and head is not None:
-        # The compaction replaces the summary, and the window need not begin with a user message.
-        head = replace(head, start=0, summary=None)
-    return Native(head, shown, compaction)
+    head: Head | None, entries: Sequence[Entry], form: Format, counter: TokenCounter, *, cut: bool
+) -> tuple[Head | None, list[Entry], int | None]:
+    """Return a session's window for a format: the head, the entries, the newest compaction's seq.
 
-
-def _shown_entries(
-    entries: Sequence[Entry], form: Format, counter: TokenCounter, cut: bool
-) -> tuple[list[Entry], int | None]:
-    """Return the shown entries from the newest compaction on, and the compaction's seq."""
+    If `cut`, this compaction replaces the entries before it. Otherwise, the seq is None.
+    """
     begin, compaction = 0, None
     messages = [entry.message for entry in entries]
     own = [place for place, message in enumerate(messages) if message.format == form.name]
     shapes = shapes_of(messages) if own else []
     special = [place for place in own if not shapes[place].views or shapes[place].compacts]
     if not special:
-        return [*entries], None
+        return head, [*entries], None
     pairs = _pairs([entries[place] for place in special], form)
     shown: list[Entry] = []
     pending: list[Entry] = []
@@ -91,7 +69,10 @@ def _shown_entries(
             pending = [] if goes_with else pending
         shown.append(entry)
     shown += [_standing(item, counter) for item in pending[: _led(pending, form)]]
-    return shown[begin:], compaction
+    if compaction is not None and head is not None:
+        # The compaction replaces the summary, and the window need not begin with a user message.
+        head = replace(head, start=0, summary=None)
+    return head, shown[begin:], compaction
 
 
 def _led(pending: Sequence[Entry], form: Format) -> int:
@@ -123,23 +104,11 @@ def _standing(
     is_hidden: bool = True,
 ) -> Entry:
     """Return the entry to show for a hidden entry, or for an entry after hidden entries."""
-    message = entry.message
-    key = (counter.encoding, pair, is_hidden, [entry_before.message for entry_before in before])
-    cached: tuple[object, Entry, Entry] | None = vars(message).get(STANDING)
-    if cached is None or cached[0] != key or cached[1] is not entry:
-        cached = key, entry, _shown_entry(entry, counter, pair, before, is_hidden)
-        vars(message)[STANDING] = cached
-    return cached[2]
-
-
-def _shown_entry(
-    entry: Entry,
-    counter: TokenCounter,
-    pair: tuple[str, bool] | None,
-    before: Sequence[Entry],
-    is_hidden: bool,
-) -> Entry:
     original = entry.message
+    key = (counter.encoding, pair, is_hidden, [entry_before.message for entry_before in before])
+    cached: tuple[object, Entry, Entry] | None = vars(original).get(STANDING)
+    if cached is not None and cached[0] == key and cached[1] is entry:
+        return cached[2]
     raw = original.raw or {}
     items_before = [entry_before.message.raw or {} for entry_before in before]
     fields: dict[str, Any] = {
@@ -159,4 +128,6 @@ def _shown_entry(
     own = entry.tokens if entry.encoding == counter.encoding else counter.message(original)
     tokens = sum(map(counter.item, items_before)) + (counter.item(raw) if is_hidden else own)
     message = Message(**fields, metadata=metadata)
-    return replace(entry, message=message, tokens=tokens, encoding=counter.encoding)
+    shown = replace(entry, message=message, tokens=tokens, encoding=counter.encoding)
+    vars(original)[STANDING] = key, entry, shown
+    return shown

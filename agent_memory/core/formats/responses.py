@@ -131,31 +131,14 @@ def limited(context: list[Any]) -> list[Any]:
     An item with a repeated id is dropped, unless it is a message, a function call or a custom tool
     call. These stay, without the id.
     """
-    ids = [item_id for item in context if (item_id := item.get("id")) is not None]
-    if len({*ids}) < len(ids):
-        context = _without_repeats(context)
-    kinds = [item.get("type") for item in context]
-    return _with_kinds(context) if any(kind in kinds for kind in _CUSTOM) else context
-
-
-def _without_repeats(context: list[Any]) -> list[Any]:
-    items, ids = list[Any](), set[object]()
+    items, ids, outputs = list[Any](), set[object](), dict[object, str]()
     for item in context:
-        item_id = item.get("id")
-        if item_id in ids:
-            if item.get("type", "message") not in ("message", *_CALLS):
+        item_id, kind = item.get("id"), item.get("type", "message")
+        if item_id is not None and item_id in ids:
+            if kind not in ("message", *_CALLS):
                 continue
             item = {key: value for key, value in item.items() if key != "id"}
-        elif item_id is not None:
-            ids.add(item_id)
-        items.append(item)
-    return items
-
-
-def _with_kinds(context: list[Any]) -> list[Any]:
-    items, outputs = list[Any](), dict[object, str]()
-    for item in context:
-        kind = item.get("type")
+        ids.add(item_id)
         if kind in _CALLS:
             outputs[item.get("call_id")] = f"{kind}_output"
         elif kind in _OUTPUTS and kind != (own := outputs.get(item.get("call_id"), kind)):

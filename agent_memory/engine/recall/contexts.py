@@ -354,10 +354,10 @@ def _window(
     if provider.arguments.user_first:
         packer = replace(packer, reserve=packer.counter.chat({"role": "user", "content": OPENING}))
     for cut in (True, False):
-        own = native(head, entries, provider, packer.counter, cut=cut)
-        window = packer.window(own.head, own.entries, messages, once=once)
+        own_head, own, compaction = native(head, entries, provider, packer.counter, cut=cut)
+        window = packer.window(own_head, own, messages, once=once)
         first = window.turns[0].seq if window.turns else None
-        if own.compaction is None or (first == own.compaction and first not in window.cut):
+        if compaction is None or (first == compaction and first not in window.cut):
             break
     return window
 
