@@ -113,24 +113,19 @@ class Tool:
 
     def _checked(self, arguments: Mapping[str, Any] | str | None) -> Arguments:
         values: Any = arguments
-        if isinstance(arguments, str):
-            values = self._read(arguments) if arguments.strip() else None
-        if values is None:
-            values = {}
-        if not isinstance(values, Mapping):
-            raise ToolRefused(f"The arguments of {self.name} are not a JSON object. Send one.")
         try:
-            return self.arguments.model_validate(dict(values))
-        except ValidationError as error:
-            raise bad_arguments(self.name, error) from None
-
-    def _read(self, arguments: str) -> Any:
-        try:
-            return from_json(arguments, allow_inf_nan=False)
+            if isinstance(arguments, str):
+                values = from_json(arguments.strip() or "null", allow_inf_nan=False)
         except (ValueError, TypeError) as error:  # TypeError: text that UTF-8 cannot encode
             raise ToolRefused(
                 f"The arguments of {self.name} are not JSON: {error}. Send them as one JSON object."
             ) from None
+        if not isinstance(values, Mapping | None):
+            raise ToolRefused(f"The arguments of {self.name} are not a JSON object. Send one.")
+        try:
+            return self.arguments.model_validate(dict(values or {}))
+        except ValidationError as error:
+            raise bad_arguments(self.name, error) from None
 
 
 M = TypeVar("M", bound=Callable[..., str])

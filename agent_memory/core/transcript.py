@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -112,11 +113,8 @@ def clip(text: str, count: Count, limit: int) -> str:
     """
     if count(text) <= limit:
         return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if count(text[:middle]) <= limit else (low, middle - 1)
-    beginning = text[: last_break(text, low)].rstrip()
+    size = bisect_right(range(1, len(text)), limit, key=lambda size: count(text[:size]))
+    beginning = text[: last_break(text, size)].rstrip()
     while beginning and count(beginning) > limit:  # a shorter text may have one more token
         beginning = beginning[:-1].rstrip()
     return beginning

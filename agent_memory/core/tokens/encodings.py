@@ -5,8 +5,8 @@ time. A `MergeCounter` therefore counts the first texts of a process, with the s
 about ten short messages, the tokenizer is built in a thread and replaces the `MergeCounter`.
 
 A byte-pair encoding splits a text into pieces by a pattern. Within a piece, it repeatedly merges
-two neighbours: the first pair that forms the token of the lowest rank. The merging ends when no
-pair forms a token. The vocabularies are files that litellm ships.
+the first pair of neighbours that forms the token of the lowest rank, until no pair forms a token.
+The vocabularies are files that litellm ships.
 """
 
 from __future__ import annotations
@@ -172,10 +172,8 @@ def _bundled(file: str) -> bytes:
 # Work is measured in searched bytes. A million bytes take about half a millisecond.
 _WORK_PER_CHARACTER = 500
 _WORK_PER_PAIR = 200
-_TABLE_WORK = 32_000_000
-_MOST_WORK = 400_000_000
+_MOST_WORK = 150_000_000
 
-_LONGEST_SEARCHED = 20
 _LONGEST_PIECE = 512  # bytes; the work grows with the square of a piece's length
 
 _NO_TOKEN = sys.maxsize
@@ -204,17 +202,15 @@ class MergeCounter:
     """Counts the same tokens as tiktoken, without an index. Safe to share between threads.
 
     A token's rank is its place in the vocabulary's file. Only tokens of the counted text are
-    searched there. After many searches, the file is read into a table.
+    searched there.
     """
 
-    def __init__(self, vocabulary: Vocabulary, table: Callable[[], dict[bytes, int]]) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         self.work = 0
         self._normal = vocabulary.normal
         self._entry = vocabulary.entry
         self._listing = vocabulary.listing()
         self._places: dict[bytes, int] = {}
-        self._read_table = table
-        self._table: dict[bytes, int] | None = None
         self._split = re.compile(vocabulary.pattern.format(**_CLASSES)).findall
         self._shapes = _Shapes((code, chr(code)) for code in range(128))
         self._count = cache(self._count_piece)
@@ -237,18 +233,10 @@ class MergeCounter:
         token = piece.encode()
         if len(token) > _LONGEST_PIECE:
             raise NotForMerging
-        searching = self._table is None
-        rank = self._search if searching else self._look_up
-        if rank(token) != _NO_TOKEN:
-            return 1
-        if searching and (len(token) > _LONGEST_SEARCHED or self.work > _TABLE_WORK):
-            self._table = self._read_table()
-            rank = self._look_up
-        # One function must rank all tokens of a piece, because the two functions
-        # give different values.
-        return self._merge(token, rank)
+        return 1 if self._rank(token) != _NO_TOKEN else self._merge(token)
 
-    def _merge(self, token: bytes, rank: Callable[[bytes], int]) -> int:
+    def _merge(self, token: bytes) -> int:
+        rank = self._rank
         parts = [token[i : i + 1] for i in range(len(token))]
         ranks = [rank(left + right) for left, right in pairwise(parts)]
         while ranks and (best := min(ranks)) != _NO_TOKEN:
@@ -262,11 +250,7 @@ class MergeCounter:
                 ranks[at] = rank(parts[at] + parts[at + 1])
         return len(parts)
 
-    def _look_up(self, token: bytes) -> int:
-        assert self._table is not None, "it was read"
-        return self._table.get(token, _NO_TOKEN)
-
-    def _search(self, token: bytes) -> int:
+    def _rank(self, token: bytes) -> int:
         place = self._places.get(token)
         if place is None:
             offset = self._listing.find(self._entry(token))
@@ -332,7 +316,6 @@ class Encoding:
         self.name = name
         self._vocabulary = vocabulary
         self._merges: MergeCounter | None = None
-        self._ranks: dict[bytes, int] | None = None
         self._built: Callable[[str], int] | None = None
         self._builder: threading.Thread | None = None
         self._lock = fork_safe_lock(own=True)
@@ -341,26 +324,25 @@ class Encoding:
         """Build tiktoken's tokenizer, unless it is built already, and use it from now on."""
         import tiktoken
 
-        ranks = self._table()
         with self._lock:
             if self._built is None:
-                owned = dict(ranks)
+                ranks = self._vocabulary.ranks()
                 encoding = tiktoken.Encoding(
                     self.name,
                     pat_str=self._vocabulary.pattern.format(**_PROPERTIES),
-                    mergeable_ranks=owned,
+                    mergeable_ranks=ranks,
                     special_tokens={},
                 )
-                owned.clear()  # tiktoken keeps a reference to this dict, but uses its own copy
+                ranks.clear()  # tiktoken keeps a reference to this dict, but uses its own copy
                 self._built = self.count = _counter(encoding, self._vocabulary)
-                self._merges = self._ranks = None
+                self._merges = None
             return self._built
 
     @apart  # an interrupted import may never release the import lock
     def _count_first(self, text: str) -> int:
         merges = self._merges
         if merges is None:
-            merges = MergeCounter(self._vocabulary, self._table)
+            merges = MergeCounter(self._vocabulary)
             with self._lock:
                 if self._built is not None:
                     return self._built(text)
@@ -375,13 +357,6 @@ class Encoding:
             with suppress(RuntimeError):
                 start(self._builder)
         return count
-
-    def _table(self) -> dict[bytes, int]:
-        with self._lock:
-            ranks = self._ranks or self._vocabulary.ranks()
-            if self._built is None:
-                self._ranks = ranks
-            return ranks
 
 
 def encoding(name: str) -> Encoding:
