@@ -5,14 +5,13 @@ from __future__ import annotations
 import heapq
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import fsum, log
+from operator import neg
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.text import SENTENCE, last_break, terms
+from agent_memory.core.text import SENTENCE, last_break, overlap_scores, terms
 
 Count = Callable[[str], int]
 Mark = Callable[[int, int], str]
@@ -69,7 +68,8 @@ class _Frame:
 
 
 def _framed(text: str, count: Count, limit: int, mark: Mark) -> _Frame:
-    if fits(text, count, limit):
+    # A very long text never fits, and is not counted.
+    if len(text) <= limit * LONGEST_TOKEN and count(text) <= limit:
         return _Frame(text)
     gap = count(_gap(mark(len(text), len(text)))) + 1
     body = limit - 2 * gap
@@ -85,11 +85,6 @@ def _framed(text: str, count: Count, limit: int, mark: Mark) -> _Frame:
             begin = _beginning(text, count, body * 9 // 20)
             return _Frame(plain, begin, last, body * 3 // 10, gap)
     return _Frame(_begun(text, count, limit, mark))
-
-
-def fits(text: str, count: Count, limit: int) -> bool:
-    """Return whether a text fits `limit` tokens. Very long texts never fit, and are not counted."""
-    return len(text) <= limit * LONGEST_TOKEN and count(text) <= limit
 
 
 def _begun(text: str, count: Count, limit: int, mark: Mark) -> str:
@@ -181,34 +176,32 @@ def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) 
 def _passages(text: str, question: str, count: Count, frame: _Frame) -> list[Span]:
     """Return the sentences between the two parts that have the most words of a question."""
     limit = frame.passages
-    wanted = set(terms(question[:_QUESTION_END])) | set(terms(question[-_QUESTION_END:]))
-    wanted = {word for word in wanted if len(word) > 1}
+    ends = terms(f"{question[:_QUESTION_END]} {question[-_QUESTION_END:]}")
+    wanted = {word for word in ends if len(word) > 1}
     if not wanted:
         return []
     searched = (frame.begin, min(frame.last, frame.begin + _SEARCHED))
     most = max(_WORD, min(_PASSAGE, 2 * (limit - frame.gap)))
-    hits = _hits(text, searched, frozenset(wanted), most)
-    frequency = Counter(word for words in hits.values() for word in words)
-    weight = {word: log(1 + (len(hits) + 1) / (frequency[word] + 0.5)) for word in frequency}
-    scores = {span: fsum(weight[word] for word in words) for span, words in hits.items()}
-    least = _LEAST_SHARE * max(scores.values(), default=0.0)
+    spans = _hits(text, searched, wanted, most)
+    scores = overlap_scores(" ".join(wanted), [text[start:end] for start, end in spans])
+    least = _LEAST_SHARE * max(scores, default=0.0)
     chosen: list[Span] = []
-    for span in heapq.nsmallest(_MOST_TRIED, scores, key=lambda span: (-scores[span], span)):
+    for lost, span in heapq.nsmallest(_MOST_TRIED, zip(map(neg, scores), spans, strict=True)):
         cost = count(text[span[0] : span[1]]) + frame.gap
-        if scores[span] >= least and cost <= limit:
+        if -lost >= least > 0 and cost <= limit:
             chosen.append(span)
             limit -= cost
     return chosen
 
 
-def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Span, frozenset[str]]:
-    """Map each sentence with wanted words, cut to `size` characters, to these words."""
+def _hits(text: str, within: Span, wanted: Collection[str], size: int) -> list[Span]:
+    """Return the sentences with wanted words, each cut to `size` characters around a word."""
     words = re.compile("|".join(map(re.escape, sorted(wanted))), re.IGNORECASE)
     places = [match.start() for match in islice(words.finditer(text, *within), _HITS)]
     if not places:
-        return {}
+        return []
     breaks = [within[0], *(match.end() for match in SENTENCE.finditer(text, *within)), within[1]]
-    hits: dict[Span, frozenset[str]] = {}
+    hits: dict[Span, None] = {}
     for place in places:
         at = bisect_right(breaks, place) - 1
         start, end = breaks[at], breaks[at + 1]
@@ -216,8 +209,5 @@ def _hits(text: str, within: Span, wanted: frozenset[str], size: int) -> dict[Sp
             if place - start > size // 2:
                 start = _first_break(text, place - size // 2)
             end = min(end, place + size // 2)
-        span = (min(start, place), end)
-        contained = wanted.intersection(terms(text[span[0] : span[1]]))
-        if contained:
-            hits[span] = contained
-    return hits
+        hits[min(start, place), end] = None
+    return list(hits)

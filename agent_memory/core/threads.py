@@ -33,7 +33,6 @@ IDLE_SECONDS = 10.0
 
 _IDLE_NAME = "memory-idle"
 _unwanted: ContextVar[Callable[[], bool]] = ContextVar("unwanted")
-_LATE_SECONDS = 60.0
 _UNHEARD_SECONDS = 0.5
 """`Handover.ended` waits in steps of this time, because Python handles signals between them."""
 
@@ -183,13 +182,9 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
 def repeated(name: str, seconds: float, call: Callable[[], bool]) -> Iterator[None]:
     """Make a call every `seconds` while the body of the `with` runs, until the call returns False.
 
-    The calls have a thread of their own. The end of the body waits for a running call. In a signal
-    handler that interrupted the holder of a lock, no call is made: the call might wait for the
-    lock, while the handler waits for the call.
-
-    Args:
-        seconds: The seconds from the beginning of the body, or the end of a call, to the next call.
-        call: The function to call. An error is logged, and the call is repeated.
+    The calls have a thread of their own. An error of a call is logged. The end of the body waits
+    for a running call. In a signal handler that interrupted the holder of a lock, no call is made:
+    the call might wait for the lock, while the handler waits for the call.
     """
     if interrupts_a_holder():
         yield
@@ -239,20 +234,16 @@ class _Threads:
         start(thread)
 
     def _serve(self, jobs: _Jobs) -> None:
-        thread, awaited = threading.current_thread(), False
+        thread = threading.current_thread()
         while True:
             try:
-                name, work = jobs.get(timeout=_LATE_SECONDS if awaited else IDLE_SECONDS)
+                name, work = jobs.get(timeout=IDLE_SECONDS)
             except Empty:
                 with self._lock:
                     if jobs in self._idle:
                         self._idle.remove(jobs)
                         return
-                if awaited:  # a signal interrupted `run` between the pop and the put
-                    return
-                awaited = True  # `run` has popped this queue, and is about to put a call
-                continue
-            awaited = False
+                continue  # `run` has popped this queue, and is about to put a call
             thread.name = name
             deliver = work()
             thread.name = _IDLE_NAME

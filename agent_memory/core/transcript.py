@@ -105,11 +105,9 @@ def split(text: str, count: Count, limit: int) -> list[str]:
 
 
 def clip(text: str, count: Count, limit: int) -> str:
-    """Return the beginning of a text within `limit` tokens.
+    """Return the beginning of a text within `limit` tokens, up to the end of a sentence or a word.
 
-    The text is cut after the last sentence that ends in the second half of the limit. If no
-    sentence ends there, the text is cut after a word, so that no number is split. Only a very long
-    word is split.
+    The end of a sentence counts only in the second half of the limit.
     """
     if count(text) <= limit:
         return text
