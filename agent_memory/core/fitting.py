@@ -275,7 +275,7 @@ class Placed:
         if not memory:
             return 0
         if self.role == "leading" and self.leading:
-            return count(led(chat[:1], memory)[0]) - count(chat[0])
+            return count(led(chat[0], memory)) - count(chat[0])
         user_messages = [message for message in chat[self.leading :] if message["role"] == "user"]
         if self.role == "user" and user_messages:
             return count(with_memory(user_messages[-1], memory)) - count(user_messages[-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import index
+from numbers import Integral
 from typing import Any
 
 from agent_memory.errors import InvalidInput
@@ -30,11 +30,10 @@ def quoted(value: object) -> str:
 
 
 def how_many(name: str, value: object, least: int = 0) -> int:
-    """Validate a count. Return the count, or `MOST` if the count is greater."""
-    number = _whole(value)
-    if number is None or number < least:
+    """Validate a count or a seq. Return it as an int, or `MOST` if it is greater."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise InvalidInput(f"{name} is {quoted(value)}. Give a whole number of at least {least}.")
-    return min(number, MOST)
+    return min(int(value), MOST)
 
 
 def at_most(name: str, value: object) -> int | None:
@@ -48,16 +47,6 @@ def score_of(name: str, value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST < value < MOST:
         raise InvalidInput(f"{name} is {quoted(value)}. Give a score, such as 0.5, or None.")
     return value
-
-
-def place_in_log(name: str, value: object) -> int:
-    """Validate the seq of a message, or 0 for the beginning of the log."""
-    number = _whole(value)
-    if number is None or not 0 <= number <= MOST:
-        raise InvalidInput(
-            f"{name} is {quoted(value)}. Give the number of a message, or 0 for the beginning."
-        )
-    return number
 
 
 def text_of(name: str, value: object) -> str:
@@ -78,16 +67,6 @@ def is_whole(text: str) -> bool:
 def check_callable(name: str, value: object) -> None:
     if not callable(value):
         raise InvalidInput(f"{name} is {quoted(value)}. Give a function.")
-
-
-def _whole(value: object) -> int | None:
-    """Return a whole number of any type, such as numpy's, as an int. None for other values."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
 
 
 def without_password(url: str) -> str:

@@ -54,18 +54,17 @@ def rendered(
 
     `leading` is the number of messages before the turns.
     """
-    above = [view for message in messages[:leading] for view in message.views()]
-    raws = [
-        message.raw if message.format == form.name else None
+    above: list[tuple[View, Any]] = [
+        (view, message.raw if message.format == form.name else None)
         for message in messages[:leading]
-        for _ in message.views()
+        for view in message.views()
     ]
     if memory and memory_role == "leading":
-        above, memory = led(above, memory), ""
-        raws[:1] = [None]
+        first = above[0][0] if above else {"role": "system"}
+        above, memory = [(led(first, memory), None), *above[1:]], ""
     system: list[Any] = []
     front: list[Any] = []
-    for view, raw in zip(above, raws, strict=True):
+    for view, raw in above:
         if not says_something(view):
             continue
         if form.arguments.system and view["role"] in SYSTEM_ROLES:
@@ -192,11 +191,9 @@ def arguments_of(sent: Rendered, form: Format) -> dict[str, Any]:
     return arguments
 
 
-def led(above: list[View], memory: str) -> list[View]:
+def led(first: View, memory: str) -> View:
     """Append the recalls to the first of the messages before the turns."""
-    if not above:
-        return [{"role": "system", "content": memory}]
-    return [{**above[0], "content": joined(above[0].get("content"), memory)}, *above[1:]]
+    return {**first, "content": joined(first.get("content"), memory)}
 
 
 def joined(content: Any, text: str) -> Any:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
+from agent_memory.core.lazy import made_once
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.threads import apart, start
 from agent_memory.errors import ConfigError
@@ -315,7 +316,6 @@ class Encoding:
         self.count: Callable[[str], int] = self._count_first
         self.name = name
         self._vocabulary = vocabulary
-        self._merges: MergeCounter | None = None
         self._built: Callable[[str], int] | None = None
         self._builder: threading.Thread | None = None
         self._lock = fork_safe_lock(own=True)
@@ -335,18 +335,16 @@ class Encoding:
                 )
                 ranks.clear()  # tiktoken keeps a reference to this dict, but uses its own copy
                 self._built = self.count = _counter(encoding, self._vocabulary)
-                self._merges = None
+                vars(self).pop("_merges", None)
             return self._built
+
+    @made_once
+    def _merges(self) -> MergeCounter:
+        return MergeCounter(self._vocabulary)
 
     @apart  # an interrupted import may never release the import lock
     def _count_first(self, text: str) -> int:
         merges = self._merges
-        if merges is None:
-            merges = MergeCounter(self._vocabulary)
-            with self._lock:
-                if self._built is not None:
-                    return self._built(text)
-                merges = self._merges = self._merges or merges
         try:
             count = merges(text)
         except NotForMerging:
