@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from agent_memory.core.cache import Cache, continues
 from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import digest
@@ -19,15 +18,16 @@ from agent_memory.core.window import is_user
 Piece: TypeAlias = tuple[int, int]
 """The comparison key and the tokens of a context's message or of its `<memory>` element."""
 
-_PIECES: Cache[int, tuple[Sequence[Entry], Sequence[Piece]]] = Cache(64)
-
 
 def pieces(shown: Shown, context: MemoryContext) -> list[Piece]:
     """Return a context as pieces, in the order in which a model gets them."""
     leading = zip(shown.leading, shown.leading_tokens, strict=True)
     above = [(hash((message.role, _text_in(message))), tokens) for message, tokens in leading]
     entries = [*shown.turns, *shown.drafts]
-    below = [*_pieces_of_turns(shown.turns), *map(_piece, shown.drafts)]
+    below = [
+        (hash((entry.seq, entry.tokens, _text_in(entry.message))), entry.tokens)
+        for entry in entries
+    ]
     if context.recalls:
         recalls = hash(tuple([(recall.block, str(recall)) for recall in context.recalls]))
         tokens = context.tokens - shown.tokens
@@ -39,22 +39,8 @@ def pieces(shown: Shown, context: MemoryContext) -> list[Piece]:
     return [*above, *below]
 
 
-def _piece(entry: Entry) -> Piece:
-    return hash((entry.seq, entry.tokens, _text_in(entry.message))), entry.tokens
-
-
 def _text_in(message: Message) -> str | None:
     return message.content if isinstance(message.content, str) else None
-
-
-def _pieces_of_turns(turns: Sequence[Entry]) -> Sequence[Piece]:
-    if not turns:
-        return []
-    key = id(turns[0])
-    cached, pieces = _PIECES.find(key) or ((), ())
-    if not continues(turns, cached):
-        cached, pieces = (), ()
-    return _PIECES.put(key, (turns, [*pieces, *map(_piece, turns[len(cached) :])]))[1]
 
 
 def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
