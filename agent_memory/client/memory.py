@@ -21,7 +21,7 @@ from agent_memory.client.handles import (
 from agent_memory.client.service import Request, Service, is_missing
 from agent_memory.client.values import digest_of, parsed, plain, sent
 from agent_memory.core.ids import check_id, check_share
-from agent_memory.core.limits import at_most, check_callable, how_many
+from agent_memory.core.limits import at_most, check_callable, place_in_log
 from agent_memory.core.receipts import Part, Receipt
 from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.engine.memory import AgentMemory
@@ -129,7 +129,7 @@ class RemoteMemory(AgentMemory):
         last: int | None = None,
     ) -> list[Entry]:
         call, about = _CALLS["history"], {"session_id": session_id, "user_id": user_id}
-        after, limit = how_many("after", after), at_most("limit", limit)
+        after, limit = place_in_log("after", after), at_most("limit", limit)
         last = at_most("last", last)
         if limit is None and last is not None and not 0 < last <= MOST:
             head = self.head(session_id, user_id=user_id)

@@ -30,7 +30,7 @@ def quoted(value: object) -> str:
 
 
 def how_many(name: str, value: object, least: int = 0) -> int:
-    """Validate a count or a seq. Return it as an int, or `MOST` if it is greater."""
+    """Validate a count. Return the count, or `MOST` if the count is greater."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
         raise InvalidInput(f"{name} is {quoted(value)}. Give a whole number of at least {least}.")
     return min(int(value), MOST)
@@ -47,6 +47,14 @@ def score_of(name: str, value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST < value < MOST:
         raise InvalidInput(f"{name} is {quoted(value)}. Give a score, such as 0.5, or None.")
     return value
+
+
+def place_in_log(name: str, value: object) -> int:
+    """Validate the seq of a message, or 0 for the beginning of the log."""
+    number = how_many(name, value)
+    if number != value:
+        raise InvalidInput(f"{name} is {quoted(value)}. Give a number of at most {MOST}.")
+    return number
 
 
 def text_of(name: str, value: object) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from agent_memory.config.settings import NOTES
 from agent_memory.core.idempotency import check_end
 from agent_memory.core.ids import check_id, check_share
-from agent_memory.core.limits import at_most, check_callable, how_many, text_of
+from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
 from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Head, Scope
@@ -325,7 +325,7 @@ class AgentMemory(OpenMemory):
         """
         if last is not None and limit is not None:
             raise InvalidInput("Give `limit` or `last`, not both.")
-        after, limit = how_many("after", after), at_most("limit", limit)
+        after, limit = place_in_log("after", after), at_most("limit", limit)
         last = at_most("last", last)
         head = self._guard.owned(session_id, user_id)
         if head is None:
@@ -361,7 +361,7 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: An id, `after` or `limit` is not valid.
         """
-        after, limit = how_many("after", after), at_most("limit", limit)
+        after, limit = place_in_log("after", after), at_most("limit", limit)
         return self.components.contexts.were(session_id, user_id, after, limit)
 
     @traced("delete_memory", _namespace, of_id)

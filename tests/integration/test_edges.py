@@ -31,7 +31,7 @@ from agent_memory import (
     WorkingMemory,
     operations,
 )
-from agent_memory.core.limits import MOST, how_many, quoted
+from agent_memory.core.limits import MOST, how_many, place_in_log, quoted
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.usage import SpendingLimit
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput, MessageTooLarge
@@ -228,6 +228,7 @@ def test_errors_quote_some_of_a_value() -> None:
         quoted(value).encode()
     assert quoted("tea") == "'tea'"
     assert how_many("limit", 10**5_000) == MOST
+    assert place_in_log("after", MOST) == MOST
 
 
 NUMBERS: list[Any] = [inf, -inf, nan, 0, 0.0, -1, -1.5, 1e12, 10**12, 1e300, 10**400, 5e-324, 1]
