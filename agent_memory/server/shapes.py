@@ -6,8 +6,9 @@ change. A nested value is shown in the form of its own type.
 
 from __future__ import annotations
 
+import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
@@ -91,171 +92,92 @@ def _type_at(kind: Any, path: str) -> Any:
     return kind
 
 
-def _shape(
-    source: str, name: str, description: str, fields: str, **rest: tuple[Any, Any]
-) -> tuple[type, Shape]:
-    module, _, which = source.partition(":")
-    kind: type = getattr(import_module(f"agent_memory.{module}"), which)
-    return kind, shape_of(kind, name, description, fields, **rest)
+# Rows: module and class, name and fields of the form (see `shape_of`), "|" and its description.
+_TABLE = """
+core.records:Head Session
+    id=session_id messages=end tokens=total created_at updated_at metadata
+    | A session. `messages` is the seq of its newest message.
+core.records:Entry Logged seq message tokens created_at
+    | A message of the log, unchanged.
+core.records:Recall Recalled block id text score created_at tokens signals=views time=told_time
+    | A recalled record. `signals` are its ranking signals, if its block reports them. `sources` are
+    the places of its messages.
+core.records:LeftOut LeftOut recall why
+    | A record that was considered and not recalled.
+core.records:Surplus Surplus recall why of
+    | A record proposed for deletion, and why.
+core.prompt_log:SentContext SentContext
+    turn question at left_out window shortened cost exact missing messages recalls=context.recalls
+    tokens=context.tokens max_tokens=context.max_tokens kept_tokens=context.kept_tokens
+    warnings=context.warnings
+    | The prompt that was sent to a model for the turn that begins with message `turn`. `window` has
+    the seqs of its messages, `shortened` the seqs of shortened messages. The first `kept_tokens`
+    are the same as in the previous prompt. If `exact` is true, `messages` is the prompt byte for
+    byte. If not, parts were changed or deleted afterwards, and `missing` is the number of deleted
+    parts.
+core.records:Summary SummaryText text tokens upto by
+    | The summary of the messages up to `upto` that left the window, written by `by`.
+core.receipts:Part ReceiptPart place state why
+    | The outcome for one place.
+core.receipts:Receipt Receipt kind id namespace at parts end digest signature
+    | A receipt of a deletion or of a durable log. Store it whole to verify it later.
+core.records:Absorbed Work session_id block first last error
+    | The messages of one session that one block absorbed.
+core.records:DeadLetter DeadLetter block session_id first last attempts error since
+    | Messages that a block gave up absorbing.
+core.usage:Usage Spent
+    calls failures prompt_tokens completion_tokens cost embedding_calls embedding_tokens
+    | Model calls, their tokens, and their cost in US dollars; null if a price is unknown.
+engine.spending:Today Today day reached calls=spent.calls tokens=spent.tokens cost=spent.cost
+    | The memory's own spending on a day (UTC), if it is limited. `reached` names the limit that
+    allows no further call.
+engine.stats:BlockStats BlockState lag dead_letters
+    | The state of a block.
+engine.listing:UserSize UserSize id=user_id sessions messages
+    | A user, with the number of sessions and messages.
+ltm_blocks.extractive.history.fact:Evidence Evidence session_id seq quote role recorded_at
+    | The evidence of a fact, quoted verbatim.
+ltm_blocks.extractive.history.fact:Fact Fact
+    id block text subject category confidence role kind valid_from valid_to recorded_at
+    superseded_at superseded_by why field value evidence time
+    | A fact, with the time for which it holds.
+ltm_blocks.extractive.history.fact:Stale StaleFact fact why of
+    | A fact proposed for forgetting, and why.
+ltm_blocks.extractive.history.history:Change Change
+    at what why block fact text evidence session_id first last
+    | A change to a user's facts.
+ltm_blocks.notes:Note Note id text created_at session_id metadata version
+    | A note. Pass its `version` in If-Match.
+ltm_blocks.skills.files:Skill Skill name description steps tags body shared
+    | A skill. All users can use a `shared` skill.
+ltm_blocks.spatial.observation:Observation Observation
+    id text position at confidence session_id metadata
+    | An observation at a place.
+ltm_blocks.spatial.observation:SpatialMatch Near observation distance confidence relevance score
+    | An observation that was found, with its score.
+server.shapes:Place Place session_id seq
+    | The position of a message.
+engine.values.items:KeyValue Item namespace key value created_at updated_at expires_at score
+    | A value below a namespace and a key.
+"""
+
+_COMPUTED: Mapping[str, dict[str, tuple[Any, Any]]] = {
+    "Recalled": {"sources": (list[Place], lambda recall: [Place(*at) for at in recall.sources])},
+    "BlockState": {"failing": (bool, lambda stats: stats.error is not None)},
+}
+"""Fields that are no attributes, by the name of the form; see `rest` of `shape_of`."""
 
 
-SHAPES: Mapping[type, Shape] = dict(
-    [
-        _shape(
-            "core.records:Head",
-            "Session",
-            "A session. `messages` is the seq of its newest message.",
-            "id=session_id messages=end tokens=total created_at updated_at metadata",
-        ),
-        _shape(
-            "core.records:Entry",
-            "Logged",
-            "A message of the log, unchanged.",
-            "seq message tokens created_at",
-        ),
-        _shape(
-            "core.records:Recall",
-            "Recalled",
-            "A recalled record. `signals` are its ranking signals, if its block reports them. "
-            "`sources` are the places of its messages.",
-            "block id text score created_at tokens signals=views time=told_time",
-            sources=(list[Place], lambda recall: [Place(*source) for source in recall.sources]),
-        ),
-        _shape(
-            "core.records:LeftOut",
-            "LeftOut",
-            "A record that was considered and not recalled.",
-            "recall why",
-        ),
-        _shape(
-            "core.records:Surplus",
-            "Surplus",
-            "A record proposed for deletion, and why.",
-            "recall why of",
-        ),
-        _shape(
-            "core.prompt_log:SentContext",
-            "SentContext",
-            "The prompt that was sent to a model for the turn that begins with message `turn`. "
-            "`window` has the seqs of its messages, `shortened` the seqs of shortened messages. "
-            "The first `kept_tokens` are the same as in the previous prompt. If `exact` is true, "
-            "`messages` is the prompt byte for byte. If not, parts were changed or deleted "
-            "afterwards, and `missing` is the number of deleted parts.",
-            "turn question at left_out window shortened cost exact missing messages "
-            "recalls=context.recalls tokens=context.tokens max_tokens=context.max_tokens "
-            "kept_tokens=context.kept_tokens warnings=context.warnings",
-        ),
-        _shape(
-            "core.records:Summary",
-            "SummaryText",
-            "The summary of the messages up to `upto` that left the window, written by `by`.",
-            "text tokens upto by",
-        ),
-        _shape(
-            "core.receipts:Part", "ReceiptPart", "The outcome for one place.", "place state why"
-        ),
-        _shape(
-            "core.receipts:Receipt",
-            "Receipt",
-            "A receipt of a deletion or of a durable log. Store it whole to verify it later.",
-            "kind id namespace at parts end digest signature",
-        ),
-        _shape(
-            "core.records:Absorbed",
-            "Work",
-            "The messages of one session that one block absorbed.",
-            "session_id block first last error",
-        ),
-        _shape(
-            "core.records:DeadLetter",
-            "DeadLetter",
-            "Messages that a block gave up absorbing.",
-            "block session_id first last attempts error since",
-        ),
-        _shape(
-            "core.usage:Usage",
-            "Spent",
-            "Model calls, their tokens, and their cost in US dollars; null if a price is unknown.",
-            "calls failures prompt_tokens completion_tokens cost embedding_calls embedding_tokens",
-        ),
-        _shape(
-            "engine.spending:Today",
-            "Today",
-            "The memory's own spending on a day (UTC), if it is limited. `reached` names the "
-            "limit that allows no further call.",
-            "day reached calls=spent.calls tokens=spent.tokens cost=spent.cost",
-        ),
-        _shape(
-            "engine.stats:BlockStats",
-            "BlockState",
-            "The state of a block.",
-            "lag dead_letters",
-            failing=(bool, lambda stats: stats.error is not None),
-        ),
-        _shape(
-            "engine.listing:UserSize",
-            "UserSize",
-            "A user, with the number of sessions and messages.",
-            "id=user_id sessions messages",
-        ),
-        _shape(
-            "ltm_blocks.extractive.history.fact:Evidence",
-            "Evidence",
-            "The evidence of a fact, quoted verbatim.",
-            "session_id seq quote role recorded_at",
-        ),
-        _shape(
-            "ltm_blocks.extractive.history.fact:Fact",
-            "Fact",
-            "A fact, with the time for which it holds.",
-            "id block text subject category confidence role kind valid_from valid_to recorded_at "
-            "superseded_at superseded_by why field value evidence time",
-        ),
-        _shape(
-            "ltm_blocks.extractive.history.fact:Stale",
-            "StaleFact",
-            "A fact proposed for forgetting, and why.",
-            "fact why of",
-        ),
-        _shape(
-            "ltm_blocks.extractive.history.history:Change",
-            "Change",
-            "A change to a user's facts.",
-            "at what why block fact text evidence session_id first last",
-        ),
-        _shape(
-            "ltm_blocks.notes:Note",
-            "Note",
-            "A note. Pass its `version` in If-Match.",
-            "id text created_at session_id metadata version",
-        ),
-        _shape(
-            "ltm_blocks.skills.files:Skill",
-            "Skill",
-            "A skill. All users can use a `shared` skill.",
-            "name description steps tags body shared",
-        ),
-        _shape(
-            "ltm_blocks.spatial.observation:Observation",
-            "Observation",
-            "An observation at a place.",
-            "id text position at confidence session_id metadata",
-        ),
-        _shape(
-            "ltm_blocks.spatial.observation:SpatialMatch",
-            "Near",
-            "An observation that was found, with its score.",
-            "observation distance confidence relevance score",
-        ),
-        _shape("server.shapes:Place", "Place", "The position of a message.", "session_id seq"),
-        _shape(
-            "engine.values.items:KeyValue",
-            "Item",
-            "A value below a namespace and a key.",
-            "namespace key value created_at updated_at expires_at score",
-        ),
-    ]
-)
+def _shapes() -> Iterator[tuple[type, Shape]]:
+    for row in re.split(r"\n(?=\S)", _TABLE.strip()):
+        columns, _, description = " ".join(row.split()).partition(" | ")
+        source, name, fields = columns.split(maxsplit=2)
+        module, _, which = source.partition(":")
+        kind: type = getattr(import_module(f"agent_memory.{module}"), which)
+        yield kind, shape_of(kind, name, description, fields, **_COMPUTED.get(name, {}))
+
+
+SHAPES: Mapping[type, Shape] = dict(_shapes())
 
 
 def plain(value: Any) -> Any:
