@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,6 @@ from agent_memory.errors import AgentMemoryError, MissingExtra, StoreError
 from agent_memory.server.logs import fields
 
 if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
     from agent_memory.aio import AsyncAgentMemory
     from agent_memory.engine.assembly import Components
     from agent_memory.engine.stats import Counted, Stats
@@ -100,88 +97,65 @@ class Metrics:
 
     def text(self, up: bool, reading: Reading) -> bytes:
         """Return all metrics. `up` says whether the store answers."""
-        memory = self._prometheus.CollectorRegistry()
-        memory.register(_Collector(up, reading))
-        latest = self._prometheus.generate_latest
-        return latest(self._registry) + latest(memory)
+        prometheus, registry = self._prometheus, self._prometheus.CollectorRegistry()
+        gauges, counters = _gauges(up, reading), _counters(reading.counted)
+        for kind, rows in ((prometheus.Gauge, gauges), (prometheus.Counter, counters)):
+            for name, what, labels, samples in rows:
+                metric = kind(f"agent_memory_{name}", what, labels, registry=registry)
+                for values, value in samples:
+                    (metric.labels(*values) if labels else metric).inc(value)
+        return b"".join(map(prometheus.generate_latest, (self._registry, registry)))
 
 
-class _Collector:
-    def __init__(self, up: bool, reading: Reading) -> None:
-        self._up = up
-        self._reading = reading
-
-    def collect(self) -> Iterator[Metric]:
-        reading = self._reading
-        yield _gauge("up", "Whether the store answers.", [((), float(self._up))])
-        stalled = [((stall.block, stall.why), stall.seconds) for stall in reading.stalled]
-        yield _gauge(
-            "not_absorbing_seconds",
-            "Seconds for which a block absorbed nothing although messages are pending.",
-            stalled,
-            "block",
-            "why",
-        )
-        if reading.stats is not None:
-            yield from _of_stats(reading.stats)
-        if reading.counted is not None:
-            yield from _of_counted(reading.counted)
+_Row = tuple[str, str, tuple[str, ...], Iterable[tuple[tuple[str, ...], float]]]
+"""A metric's name, description, labels and samples. A sample has the labels' values."""
 
 
-_Samples = Iterable[tuple[tuple[str, ...], float]]
-
-
-def _metric(kind: str, name: str, what: str, samples: _Samples, *labels: str) -> Metric:
-    from prometheus_client.core import Metric
-
-    metric = Metric(f"agent_memory_{name}", what, kind)
-    sample_name = f"{metric.name}_total" if kind == "counter" else metric.name
-    for values, value in samples:
-        metric.add_sample(sample_name, dict(zip(labels, values, strict=True)), value)
-    return metric
-
-
-_gauge, _counter = partial(_metric, "gauge"), partial(_metric, "counter")
-
-
-def _of_stats(stats: Stats) -> Iterator[Metric]:
-    yield _gauge("sessions", "Sessions.", [((), stats.sessions)])
-    yield _gauge("messages", "Messages in the logs of all sessions.", [((), stats.entries)])
-    blocks = stats.blocks.items()
+def _gauges(up: bool, reading: Reading) -> Iterator[_Row]:
+    stalled = [((stall.block, stall.why), stall.seconds) for stall in reading.stalled]
+    what = "Seconds for which a block absorbed nothing although messages are pending."
+    yield "up", "Whether the store answers.", (), [((), up)]
+    yield "not_absorbing_seconds", what, ("block", "why"), stalled
+    stats = reading.stats
+    if stats is None:
+        return
+    yield "sessions", "Sessions.", (), [((), stats.sessions)]
+    yield "messages", "Messages in the logs of all sessions.", (), [((), stats.entries)]
+    blocks, by_block = stats.blocks.items(), ("block",)
     lag = [((name,), block.lag) for name, block in blocks]
-    yield _gauge("lag_messages", "Messages that a block has not absorbed.", lag, "block")
+    yield "lag_messages", "Messages that a block has not absorbed.", by_block, lag
     dead = [((name,), block.dead_letters) for name, block in blocks]
-    yield _gauge("dead_letters", "Batches that a block gave up.", dead, "block")
-    failing = [((name,), float(block.error is not None)) for name, block in blocks]
-    yield _gauge("block_failing", "Whether a block's last batch failed.", failing, "block")
-    today = stats.spending
-    if today is not None:
-        reached = [((), float(today.reached is not None))]
-        yield _gauge("spending_limit_reached", "Whether a spending limit is reached.", reached)
+    yield "dead_letters", "Batches that a block gave up.", by_block, dead
+    failing = [((name,), block.error is not None) for name, block in blocks]
+    yield "block_failing", "Whether a block's last batch failed.", by_block, failing
+    if stats.spending is not None:
+        reached = stats.spending.reached is not None
+        yield "spending_limit_reached", "Whether a spending limit is reached.", (), [((), reached)]
 
 
-def _of_counted(counted: Counted) -> Iterator[Metric]:
-    usage = counted.usage.items()
+def _counters(counted: Counted | None) -> Iterator[_Row]:
+    if counted is None:
+        return
+    usage, both = counted.usage.items(), ("purpose", "kind")
     calls = [((purpose, "language"), use.calls) for purpose, use in usage]
     calls += [((purpose, "embedding"), use.embedding_calls) for purpose, use in usage]
-    what = "Requests to models, retries included."
-    yield _counter("model_calls", what, calls, "purpose", "kind")
+    yield "model_calls", "Requests to models, retries included.", both, calls
     failures = [((purpose,), use.failures) for purpose, use in usage]
-    yield _counter("model_failures", "Failed requests to models.", failures, "purpose")
+    yield "model_failures", "Failed requests to models.", ("purpose",), failures
     tokens = [((purpose, "prompt"), use.prompt_tokens) for purpose, use in usage]
     tokens += [((purpose, "completion"), use.completion_tokens) for purpose, use in usage]
     tokens += [((purpose, "embedding"), use.embedding_tokens) for purpose, use in usage]
-    yield _counter("model_tokens", "Tokens of requests to models.", tokens, "purpose", "kind")
+    yield "model_tokens", "Tokens of requests to models.", both, tokens
     cost = [((purpose,), use.cost or 0.0) for purpose, use in usage]
     what = "Cost of requests to models whose price is known."
-    yield _counter("model_cost_dollars", what, cost, "purpose")
+    yield "model_cost_dollars", what, ("purpose",), cost
     prompts, recalls = counted.prompts, counted.recalls
     what = "Tokens of contexts that follow another context of the same session."
-    yield _counter("prompt_tokens", what, [((), prompts.tokens)])
+    yield "prompt_tokens", what, (), [((), prompts.tokens)]
     what = "Tokens at the beginning of contexts, unchanged from the context before."
-    yield _counter("prompt_kept_tokens", what, [((), prompts.kept_tokens)])
-    yield _counter("recalls", "Recalls.", [((), recalls.asked)])
-    yield _counter("recalls_empty", "Recalls that found nothing.", [((), recalls.empty)])
+    yield "prompt_kept_tokens", what, (), [((), prompts.kept_tokens)]
+    yield "recalls", "Recalls.", (), [((), recalls.asked)]
+    yield "recalls_empty", "Recalls that found nothing.", (), [((), recalls.empty)]
 
 
 class MemoryFigures:
