@@ -43,6 +43,8 @@ class AnswerForm:
 Builder = Callable[[Any], AnswerForm]
 """Returns a form for the type of the Python method's result."""
 
+_FORMS: dict[str, Builder] = {}
+
 
 def _answer(
     name: str,
@@ -59,6 +61,18 @@ def _answer(
         return AnswerForm(Shape(name, description, fields), show, paged, optional)
 
     return build
+
+
+def _shown_by(
+    name: str, paged: Paged = "", *, optional: bool = False, **types: Any
+) -> Callable[[Callable[[Any, At, Any], Any]], None]:
+    """Return a decorator for a function that shows results. Its docstring is the description."""
+
+    def add(show: Callable[[Any, At, Any], Any]) -> None:
+        description = " ".join((show.__doc__ or "").split())
+        _FORMS[show.__name__] = _answer(name, description, types, show, paged, optional)
+
+    return add
 
 
 def _value(kind: Any) -> AnswerForm:
@@ -94,12 +108,22 @@ def _parts(name: str, description: str, fields: str, **rest: tuple[Any, Any]) ->
     return build
 
 
-def _sessions(heads: list[Head], at: At, request: Any) -> _JSON:
+@_shown_by("Done", optional=True, done=bool)
+def done(result: Any, at: At, request: Any) -> _JSON:
+    """A confirmation."""
+    return {"done": True}
+
+
+@_shown_by("Sessions", "part", sessions=_RESULT, next=str | None)
+def sessions(heads: list[Head], at: At, request: Any) -> _JSON:
+    """A page of sessions."""
     page, more = cut(heads, request.limit, lambda head: head.session_id)
     return {"sessions": page, "next": more}
 
 
-def _log(entries: list[Entry], at: At, request: Any) -> _JSON:
+@_shown_by("Log", "part", messages=_RESULT, next=str | None, total=int | None)
+def log(entries: list[Entry], at: At, request: Any) -> _JSON:
+    """A page of a session's log."""
     sizes = accumulate(len(entry.message.to_json().encode()) for entry in entries)
     fitting = sum(1 for _ in takewhile(lambda size: size <= _PAGE_BYTES, sizes))
     page, more = cut(entries, min(request.limit, max(fitting, 1)), lambda entry: str(entry.seq))
@@ -108,109 +132,89 @@ def _log(entries: list[Entry], at: At, request: Any) -> _JSON:
     return {"messages": page, "next": more, "total": total}
 
 
-def _contexts(contexts: list[SentContext], at: At, request: Any) -> _JSON:
-    page, more = cut(list(dict.fromkeys(context.turn for context in contexts)), request.limit, str)
-    return {"contexts": [context for context in contexts if context.turn in page], "next": more}
+@_shown_by("SentContexts", "part", contexts=_RESULT, next=str | None)
+def contexts(every: list[SentContext], at: At, request: Any) -> _JSON:
+    """A page of the prompt log."""
+    page, more = cut(list(dict.fromkeys(context.turn for context in every)), request.limit, str)
+    return {"contexts": [context for context in every if context.turn in page], "next": more}
 
 
-def _context(context: MemoryContext, at: At, request: Any) -> _JSON:
-    arguments = as_json(context.to_arguments())
+_BUDGET = {"tokens": int, "max_tokens": int}
+
+
+@_shown_by(
+    "Context",
+    **{"messages": list[_JSON], "arguments": _JSON, "recalls": list[Recall]},
+    **{"warnings": list[str], **_BUDGET},
+)
+def context(result: MemoryContext, at: At, request: Any) -> _JSON:
+    """The context to send to a model, within the budget. `messages` fit any chat API, or the API of
+    the requested format. `arguments` has the API's other arguments, such as the system text.
+    """
+    arguments = as_json(result.to_arguments())
     messages = arguments.pop(next(iter(arguments)))
-    more = {"recalls": context.recalls, "warnings": context.warnings}
-    budget = {"tokens": context.tokens, "max_tokens": context.max_tokens}
+    more = {"recalls": result.recalls, "warnings": result.warnings}
+    budget = {"tokens": result.tokens, "max_tokens": result.max_tokens}
     return {"messages": messages, "arguments": arguments, **more, **budget}
 
 
-def _answered(result: Any, at: At, request: Any) -> _JSON:
+@_shown_by("Answered", message=_JSON, end=int | None)
+def answered(result: Any, at: At, request: Any) -> _JSON:
+    """The answer of a model. The turn is stored up to `end`."""
     end = None if hasattr(request, "share") else at.length(request.session_id)[1]
     return {"message": answer_in(result), "end": end}
 
 
-def _changes(changes: list[Any], at: At, request: Any) -> _JSON:
-    numbered = list(enumerate(changes, 1))
+@_shown_by("Searched", results=_RESULT, warnings=list[str])
+def searched(results: Any, at: At, request: Any) -> _JSON:
+    """The results of a search, best first. `warnings` lists blocks that could not be searched."""
+    return {"results": results, "warnings": results.warnings}
+
+
+@_shown_by("Audit", "all", changes=_RESULT, total=int, next=str | None)
+def changes(every: list[Any], at: At, request: Any) -> _JSON:
+    """A page of changes, oldest first."""
+    numbered = list(enumerate(every, 1))
     page, more = page_of(numbered, request.limit, request.after, lambda item: str(item[0]))
-    return {"changes": [item for _, item in page], "total": len(changes), "next": more}
+    return {"changes": [item for _, item in page], "total": len(every), "next": more}
 
 
-def _file(result: str | None, at: At, request: Any) -> _JSON:
+@_shown_by("Forgotten", forgotten=list[str])
+def forgotten(facts: list[Any], at: At, request: Any) -> _JSON:
+    """The ids of the forgotten facts."""
+    return {"forgotten": [fact.id for fact in facts]}
+
+
+@_shown_by("File", path=str, text=str, version=str)
+def file(result: str | None, at: At, request: Any) -> _JSON:
+    """A file. Pass its `version` in If-Match."""
     text = request.text if result is None else result
     return {"path": request.path, "text": text, "version": version_of(text)}
 
 
-def _agents(result: Any, at: At, request: Any) -> _JSON:
+@_shown_by("Agents", agents=dict[str, str])
+def agents(result: Any, at: At, request: Any) -> _JSON:
+    """The agents of a shared namespace, with their access."""
     return {"agents": at.memory.share(request.share).agents() if result is None else result}
 
 
-_BUDGET = "tokens=context.tokens max_tokens=context.max_tokens"
-_NEXT = {"next": str | None}
-
-_FORMS: dict[str, Builder] = {
-    "done": _answer(
-        "Done",
-        "A confirmation.",
-        {"done": bool},
-        lambda result, at, request: {"done": True},
-        optional=True,
-    ),
-    "sessions": _answer(
-        "Sessions", "A page of sessions.", {"sessions": _RESULT, **_NEXT}, _sessions, "part"
-    ),
+_PACKED = "tokens=context.tokens max_tokens=context.max_tokens"
+_FORMS |= {
     "session": _value,
     "end": _parts("End", "The end of a session's log after a write.", "end tokens=total"),
-    "log": _answer(
-        "Log",
-        "A page of a session's log.",
-        {"messages": _RESULT, **_NEXT, "total": int | None},
-        _log,
-        "part",
-    ),
     "messages": _field("Messages", "Messages, unchanged.", "messages"),
-    "context": _answer(
-        "Context",
-        "The context to send to a model, within the budget. `messages` fit any chat API, or "
-        "the API of the requested format. `arguments` has the API's other arguments, such as the "
-        "system text.",
-        {
-            "messages": list[_JSON],
-            "arguments": _JSON,
-            "recalls": list[Recall],
-            "warnings": list[str],
-            "tokens": int,
-            "max_tokens": int,
-        },
-        _context,
-    ),
-    "contexts": _answer(
-        "SentContexts",
-        "A page of the prompt log.",
-        {"contexts": _RESULT, **_NEXT},
-        _contexts,
-        "part",
-    ),
     "begun": _parts(
         "Begun",
         "A turn without its answer. Send `messages` to the model. Then send `asked`, the answer, "
         "and `regenerates` (if set) to after-turn.",
-        f"messages asked regenerates {_BUDGET} warnings=context.warnings",
-    ),
-    "answered": _answer(
-        "Answered",
-        "The answer of a model. The turn is stored up to `end`.",
-        {"message": _JSON, "end": int | None},
-        _answered,
+        f"messages asked regenerates {_PACKED} warnings=context.warnings",
     ),
     "found": _field("Found", "The results of a search, best first.", "results"),
-    "searched": _answer(
-        "Searched",
-        "The results of a search, best first. `warnings` lists blocks that could not be searched.",
-        {"results": _RESULT, "warnings": list[str]},
-        lambda explanation, at, request: {"results": explanation, "warnings": explanation.warnings},
-    ),
     "explained": _parts(
         "Explained",
         "The recalls for a question, and the records left out, with reasons. `messages` is the "
         "prompt that a model would be sent now.",
-        f"recalls left_out dropped given_up=dead_letters {_BUDGET} warnings",
+        f"recalls left_out dropped given_up=dead_letters {_PACKED} warnings",
         messages=(list[_JSON], lambda explanation: as_json(explanation.context.to_messages())),
     ),
     "receipt": _value,
@@ -237,30 +241,11 @@ _FORMS: dict[str, Builder] = {
     "facts": _page("Facts", "A page of facts, in the order in which they were stated.", "facts"),
     "stale": _field("StaleFacts", "Facts proposed for forgetting.", "facts"),
     "profile": _field("Profile", "The values of the profile's fields.", "profile", _JSON),
-    "changes": _answer(
-        "Audit",
-        "A page of changes, oldest first.",
-        {"changes": _RESULT, "total": int, **_NEXT},
-        _changes,
-        "all",
-    ),
     "surplus": _field("SurplusFound", "Records proposed for deletion.", "surplus"),
-    "forgotten": _answer(
-        "Forgotten",
-        "The ids of the forgotten facts.",
-        {"forgotten": list[str]},
-        lambda facts, at, request: {"forgotten": [fact.id for fact in facts]},
-    ),
     "forgotten_all": _field("Removed", "The records that are gone.", "removed"),
     "note": _value,
     "notes": _page("Notes", "A page of notes, oldest first.", "notes"),
     "files": _page("Files", "The paths of a page of files, in order.", "paths", str),
-    "file": _answer(
-        "File",
-        "A file. Pass its `version` in If-Match.",
-        {"path": str, "text": str, "version": str},
-        _file,
-    ),
     "skill": _value,
     "skills": _page("Skills", "A page of skills, by name.", "skills", attrgetter("name")),
     "some_skills": _field("SomeSkills", "Skills, best first.", "skills"),
@@ -271,12 +256,6 @@ _FORMS: dict[str, Builder] = {
     "item": _value,
     "items": _field("Items", "Values.", "items"),
     "namespaces": _field("Namespaces", "Namespaces.", "namespaces"),
-    "agents": _answer(
-        "Agents",
-        "The agents of a shared namespace, with their access.",
-        {"agents": dict[str, str]},
-        _agents,
-    ),
     "access": _field("HasAccess", "Whether an agent has access.", "has_access"),
 }
 
