@@ -40,9 +40,6 @@ __all__ = [
     "verify",
 ]
 
-_TRIES = 5
-"""Attempts to open a block. An attempt fails if a process with old settings wrote vectors."""
-
 
 def dead_letters(memory: AgentMemory, block: str | None = None) -> list[DeadLetter]:
     """Return the dead letters of one block, or of all blocks.
@@ -233,16 +230,10 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
 
 def _opened(config: AgentMemoryConfig, name: str) -> Components:
     """Return the components with this block only. Delete stored vectors of another model."""
-    for _ in range(_TRIES):
-        try:
-            return Components(config, name)
-        except DimensionMismatch:
-            _drop_vectors(config, name)
-    return Components(config, name)
-
-
-def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
-    services = Services(config)
+    try:
+        return Components(config, name)
+    except DimensionMismatch:
+        services = Services(config)
     resources = services.resources
     with closing(services):
         for block in config.all_blocks:
@@ -250,3 +241,4 @@ def _drop_vectors(config: AgentMemoryConfig, name: str) -> None:
                 # written before `clear`: after a crash, the replay begins with the first session
                 SystemRecords(resources.store).write(Kind.REPLAYS, name, after=None, done=0)
                 block.clear(resources)
+    return Components(config, name)

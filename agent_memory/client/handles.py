@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, wraps
 from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
@@ -38,15 +38,12 @@ _EXACT = (Any, dict[str, Any], dict[str, Any] | None)
 
 @dataclass(frozen=True)
 class Remote:
-    """Calls a service for a local handle. Each request has the handle's user and fields."""
+    """Calls a service for a local handle. Requests name the handle's user, session or share."""
 
     service: Service
     user_id: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-    def of(self, user_id: str | None, **fields: Any) -> Remote:
-        """Return a copy for another user, which also sends these fields."""
-        return replace(self, user_id=user_id, fields={**self.fields, **fields})
+    session_id: str | None = None  # the current session
+    share: str | None = None
 
     def ask(self, call: Call, arguments: Mapping[str, Any]) -> Any:
         """Make a call. For "not found", return what a local memory returns, such as None."""
@@ -76,7 +73,10 @@ class Remote:
         if "turn" in call.parameters:
             check_turn(turn)
             user_id = user_id or cast("Turn", turn).user_id
-        sent, headers = dict(self.fields), {}
+        sent: dict[str, Any] = {} if self.share is None else {"share": self.share}
+        headers: dict[str, str] = {}
+        if self.session_id is not None and call.session_field:
+            sent[call.session_field] = self.session_id
         for name, value in arguments.items():
             if name in call.fields:
                 sent[call.fields[name].name] = _sent(call, name, value)

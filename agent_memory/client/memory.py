@@ -227,7 +227,7 @@ class RemoteMemory(AgentMemory):
         """Return a store of values; see `AgentMemory.values`. `embedder` cannot be set here."""
         if embedder is not None:
             raise UnsupportedOperation("The service has its own embedder. Remove `embedder`.")
-        return cast("KeyValues", handle_class("values")(self._remote.of(user_id)))
+        return cast("KeyValues", handle_class("values")(replace(self._remote, user_id=user_id)))
 
     def share(self, name: str) -> RemoteShare:
         """Return a shared namespace. An admin's key can manage it. An agent's key can use it."""
@@ -248,7 +248,8 @@ class RemoteMemory(AgentMemory):
     ) -> Note:
         if session_id is not None:
             check_id("session_id", session_id)
-        notes = _handle(self._remote.of(user_id, session_id=session_id), "notes")
+        remote = replace(self._remote, user_id=user_id, session_id=session_id)
+        notes = _handle(remote, "notes")
         return cast("Note", notes.add(text, at=at, key=key))
 
     def delete_user(self, user_id: str) -> Receipt:
@@ -272,7 +273,8 @@ class RemoteSession(Session):
 
     def working(self) -> Scratchpad:
         self.head()  # raises an error for another user's session, as the library does
-        remote = self._service._remote.of(self.user_id, session_id=self.session_id)
+        remote = self._service._remote
+        remote = replace(remote, user_id=self.user_id, session_id=self.session_id)
         return cast("Scratchpad", handle_class("working")(remote))
 
     def owner(self) -> User:
@@ -302,14 +304,14 @@ class RemoteUser(User):
 
     @property
     def _remote(self) -> Remote:
-        current = {} if self._session_id is None else {"in_session": self._session_id}
-        return self._memory._remote.of(self.user_id, **current)
+        remote = self._memory._remote
+        return replace(remote, user_id=self.user_id, session_id=self._session_id)
 
     def values(self) -> KeyValues:
-        return cast("KeyValues", handle_class("values")(self._opening))
+        return cast("KeyValues", handle_class("values")(self._remote))
 
     def open(self, kind: str) -> Any:
-        return _handle(self._opening, kind)
+        return _handle(self._remote, kind)
 
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
         if self.user_id is not None or self._session_id is None:
@@ -318,23 +320,18 @@ class RemoteUser(User):
         is_past = after is not None and self._session_id <= after
         return [] if head is None or is_past or limit < 1 else [head]
 
-    @property
-    def _opening(self) -> Remote:
-        current = {} if self._session_id is None else {"session_id": self._session_id}
-        return self._memory._remote.of(self.user_id, **current)
-
 
 @remotely("share")
 class RemoteShare(Share):
     """A `Share` of a memory behind a service."""
 
     def __init__(self, memory: RemoteMemory, name: str) -> None:
-        self._remote = memory._remote.of(None, share=name)
+        self._remote = replace(memory._remote, user_id=None, share=name)
         self.name = name
 
     def agent(self, agent_id: str) -> SharedMemory:
         check_id("agent_id", agent_id)
-        agent: SharedMemory = handle_class("shared")(self._remote.of(agent_id))
+        agent: SharedMemory = handle_class("shared")(replace(self._remote, user_id=agent_id))
         agent.share, agent.agent_id = self.name, agent_id
         return agent
 

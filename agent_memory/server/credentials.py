@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from time import monotonic
@@ -161,7 +160,6 @@ class Tokens:
         self._audience = audience
         self._user_claim = user_claim
         self._rights = checked_rights(rights, ("one",))
-        self._lock = threading.Lock()
         self._fetching = threading.Lock()
         self._keys: dict[str | None, PyJWK] = {}
         self._fetched = -_KEPT_SECONDS
@@ -195,23 +193,18 @@ class Tokens:
         The keys are fetched again after 5 minutes, or if the id is unknown, but at most every 15
         seconds.
         """
-        with self._lock:
-            now = time.monotonic()
-            old = now - self._fetched >= _KEPT_SECONDS
-            due = (old or kid not in self._keys) and now - self._tried >= _PAUSE_SECONDS
-            due = due and self._fetching.acquire(blocking=False)
-            if due:
-                self._tried = now
-        if due:  # other threads use the known keys meanwhile
+        now = monotonic()
+        due = now - self._fetched >= _KEPT_SECONDS or kid not in self._keys
+        # while a thread fetches, the others use the known keys, or wait if there are none
+        if due and self._fetching.acquire(timeout=0 if self._keys else _FETCH_SECONDS):
             try:
-                self._keys = _keys_at(self._url)
-                self._fetched = now
+                if now - self._tried >= _PAUSE_SECONDS:
+                    self._tried = now
+                    self._keys, self._fetched = _keys_at(self._url), now
             except (OSError, ValueError) as error:
                 logger.warning("The issuer's keys cannot be fetched: %s", type(error).__name__)
             finally:
                 self._fetching.release()
-        elif not self._keys and self._fetching.acquire(timeout=_FETCH_SECONDS):
-            self._fetching.release()  # this thread only waited for another thread's fetch
         if not self._keys:
             raise Refused(UNAVAILABLE)
         return self._keys.get(kid)

@@ -139,14 +139,13 @@ def contexts(every: list[SentContext], at: At, request: Any) -> _JSON:
     return {"contexts": [context for context in every if context.turn in page], "next": more}
 
 
-_BUDGET = {"tokens": int, "max_tokens": int}
-
-
-@_shown_by(
-    "Context",
+_CONTEXT: Any = {
     **{"messages": list[_JSON], "arguments": _JSON, "recalls": list[Recall]},
-    **{"warnings": list[str], **_BUDGET},
-)
+    **{"warnings": list[str], "tokens": int, "max_tokens": int},
+}
+
+
+@_shown_by("Context", **_CONTEXT)
 def context(result: MemoryContext, at: At, request: Any) -> _JSON:
     """The context to send to a model, within the budget. `messages` fit any chat API, or the API of
     the requested format. `arguments` has the API's other arguments, such as the system text.
