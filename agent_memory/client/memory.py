@@ -23,6 +23,7 @@ from agent_memory.client.values import digest_of, parsed, plain, sent
 from agent_memory.core.ids import check_id, check_share
 from agent_memory.core.limits import at_most, check_callable, place_in_log
 from agent_memory.core.receipts import Part, Receipt
+from agent_memory.core.records import Scope
 from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.session import Session
@@ -296,7 +297,7 @@ class RemoteSession(Session):
                     return cast("Exported", parsed(Exported, end.value))
 
 
-@remotely("user", keeps=("notes", "files", "skills", "spatial"))
+@remotely("user", keeps=("notes", "files", "skills", "spatial", "sessions"))
 class RemoteUser(User):
     """A `User` of a memory behind a service."""
 
@@ -313,12 +314,8 @@ class RemoteUser(User):
     def open(self, kind: str) -> Any:
         return _handle(self._remote, kind)
 
-    def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
-        if self.user_id is not None or self._session_id is None:
-            return self._memory.sessions(user_id=self.user_id, limit=limit, after=after)
-        head = self._memory.head(self._session_id)
-        is_past = after is not None and self._session_id <= after
-        return [] if head is None or is_past or limit < 1 else [head]
+    def _scope(self) -> Scope:
+        return Scope(self.user_id, self._session_id)
 
 
 @remotely("share")
