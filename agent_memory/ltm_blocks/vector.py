@@ -218,7 +218,7 @@ class VectorMemory(Block):
                 corrects=query.period is None,
                 in_context=scope.in_context,
             )
-            results = completed(results, hits, in_context=scope.in_context)
+            results = completed(question, results, hits, in_context=scope.in_context)
             recalled = folded(recalls(results, self.name, scope), limit)
             # search deeper if at least half of the hits are relevant, but some relevant hits repeat
             # another hit or are in the context already

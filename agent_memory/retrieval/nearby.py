@@ -10,25 +10,28 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agent_memory.core.query_text import ends_asking
+from agent_memory.core.query_text import ends_asking, is_courtesy
 from agent_memory.core.records import Hit
 from agent_memory.core.text import sentences
+from agent_memory.retrieval.answers import informative_hits
 from agent_memory.retrieval.corrections import beside
 from agent_memory.retrieval.score import GAP, SHORT
-from agent_memory.retrieval.statements import follows, is_statement, text_of
+from agent_memory.retrieval.statements import follows, is_statement, text_of, turn_of
 
 _OFFERS = re.compile(r"\b(?:any|some)thing (?:else|more)\b|\bI (?:help|assist)\b", re.IGNORECASE)
-_CONTINUED = 2  # number of statements for which continuations are added
-_CONTINUES = 0.6  # minimum share of the statement's score
+_FIRST = 2  # number of the user's messages to which following messages are added
+_SHARE = 0.6  # minimum share of the score of the message that they follow
 
 
-def completed(results: list[Hit], hits: Sequence[Hit], *, in_context: bool) -> list[Hit]:
+def completed(
+    question: str, results: list[Hit], hits: Sequence[Hit], *, in_context: bool
+) -> list[Hit]:
     """Return `results` with messages of `hits` that belong to them. For `in_context` see `answers`.
 
-    A search does not get continuations, because they are usually among its results anyway.
+    A search does not get following messages, because they are usually among its results anyway.
     """
     results = _with_exchanges(results, hits)
-    return _with_continuations(results, hits) if in_context else results
+    return _with_following(question, results, hits) if in_context else results
 
 
 def _with_exchanges(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
@@ -45,28 +48,39 @@ def _with_exchanges(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
         if first is None:
             continue
         for hit in (answer, asked):
-            ids = [other.record.id for other in results]
-            if hit.record.id not in ids[: ids.index(first.record.id) + 1]:
-                results = beside(results, first, hit, False)
+            results = _behind(results, first, hit)
     return results
 
 
-def _with_continuations(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
-    """Add what the user says soon after the first statements, behind these statements."""
-    for statement in [hit for hit in results if is_statement(hit)][:_CONTINUED]:
-        shown = {hit.record.id for hit in results}
-        for hit in sorted(hits, key=lambda hit: -hit.record.first):
-            if hit.record.id not in shown and _continues(hit, statement):
-                results = beside(results, statement, hit, False, corrects=False)
+def _with_following(question: str, results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+    """Add the replies to the user's first messages, and what the user says soon after them.
+
+    Small talk is not added, and no reply that `informative_hits` leaves out.
+    """
+    pairs = [
+        (first, hit)
+        for first in [hit for hit in results if turn_of(hit)[1]][:_FIRST]
+        for hit in sorted(hits, key=lambda hit: -hit.record.first)
+        if 0 < hit.record.first - first.record.first <= GAP and _is_near(hit, first)
+        if hit.score >= _SHARE * first.score and not is_courtesy(text_of(hit.record))
+        if not turn_of(hit)[1] or follows(hit.record, first.record)
+    ]
+    added = [hit for _, hit in pairs if hit not in results]
+    said = (
+        {hit.record.id for hit in informative_hits(question, [*results, *added])} if pairs else ()
+    )
+    for first, hit in pairs:
+        if hit.record.id in said:
+            results = _behind(results, first, hit)
     return results
 
 
-def _continues(hit: Hit, statement: Hit) -> bool:
-    """Return whether a hit is what the user says soon after a statement, with a similar score."""
-    if not (_is_near(hit, statement) and follows(hit.record, statement.record)):
-        return False
-    is_soon = hit.record.first - statement.record.first <= GAP
-    return is_soon and hit.score >= _CONTINUES * statement.score
+def _behind(results: list[Hit], first: Hit, hit: Hit) -> list[Hit]:
+    """Move a hit directly behind another one, unless it is before it already."""
+    ids = [other.record.id for other in results]
+    if hit.record.id in ids[: ids.index(first.record.id) + 1]:
+        return results
+    return beside(results, first, hit, False, corrects=False)
 
 
 def _answers(answer: Hit, asked: Hit) -> bool:

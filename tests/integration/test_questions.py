@@ -49,7 +49,7 @@ def test_the_newest_of_contradicting_facts_is_first() -> None:
 def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
     """Wrong: "No, the 6th!" or an answer such as "The second one." is not recalled, because many
     messages are nearer to the question, or without its question. Or a fact about something that
-    an earlier message names is not recalled."""
+    an earlier message names, or the assistant's reply, is not recalled."""
     with AgentMemory("memory://", blocks=[VectorMemory(store=store)]) as memory:
         booking = [
             user("Book the hotel in Bruges for the 5th."), assistant("Sure, the 5th it is."),
@@ -62,6 +62,9 @@ def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
         gift = [user("Grandma gave me her old Singer sewing machine."), assistant("Lovely!"),
                 user("the beast needs 15x1 bobbins, apparently")]  # fmt: skip
         memory.update("gift", gift, user_id="ana")
+        move = [user("Can you estimate what moving from Kassel to Leipzig will cost?"),
+                assistant("For three people and one long day: about 1,050 euros.")]  # fmt: skip
+        memory.update("move", move, user_id="ana")
         memory.update("trip", booking, user_id="ana")
         for number, notes in enumerate(haystack(None)):
             memory.update(f"notes{number}", notes, user_id="ana")
@@ -70,12 +73,15 @@ def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
         shown = [one.text for one in memory.get("asking", question, user_id="ana").recalls]
         question = "What wood is the table in my study made of?"
         desks = " ".join(one.text for one in memory.get("x", question, user_id="ana").recalls)
+        question = "roughly how much will the relocation to Leipzig be?"
+        costs = " ".join(one.text for one in memory.get("x", question, user_id="ana").recalls)
         question = "Which spools fit into Grandma's Singer?"
         spools = " ".join(one.text for one in memory.get("x", question, user_id="ana").recalls)
     assert "user: No, the 6th!" in shown, shown
     assert f"assistant: {asked}\nuser: the second" in desks, desks
     assert "No, thanks" not in desks, desks
     assert "15x1" in spools, spools
+    assert "1,050" in costs, costs
 
 
 @pytest.mark.parametrize(
