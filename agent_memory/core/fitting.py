@@ -267,7 +267,7 @@ class Placed:
         def cost(text: str) -> int:
             return self.counter.text(listed_text(text).removeprefix("- "))
 
-        text = excerpt(recall.text, question, cost, max(1, limit))
+        text = excerpt(recall.text, question, cost, max(1, limit), recall.sentences)
         return self._priced(replace(recall, text=text))
 
     def _cost(self, chat: list[dict[str, Any]], recalls: Sequence[Recall]) -> int:

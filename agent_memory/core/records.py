@@ -293,7 +293,7 @@ class Hit:
         parts: The terms of the score, in the order of `retrieval.score.PARTS`.
         cosine: The cosine similarity with the query. 0 without a vector.
         words: The BM25 score for the words of the query.
-        vector: A function that returns the vector as a numpy array. None if there is no vector.
+        encoding: A function that returns the record's encoding, see `retrieval.vectors`, if any.
     """
 
     record: Record
@@ -302,7 +302,7 @@ class Hit:
     parts: tuple[float, ...] = ()
     cosine: float = 0.0
     words: float = 0.0
-    vector: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
+    encoding: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +326,8 @@ class Recall:
         pinned: Whether the record is marked as important. Pinned recalls come first.
         turns: For a passage of several messages, the indexes in `text` at which the second and
             later messages begin.
+        sentences: For a long text, how near each sentence is to the query. A context shows the
+            nearest sentences of a text that is too long.
     """
 
     block: str
@@ -342,6 +344,7 @@ class Recall:
     pinned: bool = False
     relevance: float | None = None
     turns: tuple[int, ...] = ()
+    sentences: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def told_time(self) -> str:

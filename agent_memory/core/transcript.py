@@ -219,31 +219,37 @@ def _last_space(text: str, start: int, end: int) -> int:
     return at if at - start > (end - start) // 2 else end
 
 
-def excerpt(text: str, question: str, count: Callable[[str], int], limit: int) -> str:
-    """Return the part of a text that is most relevant to a question, of at most `limit` tokens.
+def excerpt(
+    text: str,
+    question: str,
+    count: Callable[[str], int],
+    limit: int,
+    nearness: Sequence[float] = (),
+) -> str:
+    """Return the sentences of a text that are most relevant to a question, within `limit` tokens.
 
-    The first choice is the sentence that shares the most words with the question. Neighbouring
-    sentences are added while there is room, the more relevant sentence first. If even the first
-    choice is too long, it is cut. An ellipsis marks omitted text.
+    The relevance of a sentence is its `nearness`, or the share of the question's words in it. Of
+    equally relevant sentences, those near the best one come first. If even the best sentence is too
+    long, it is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text
     spans = sentence_spans(text) or [(0, len(text))]
-    scores = overlap_scores(question, [text[start:end] for start, end in spans])
-    first = last = max(range(len(spans)), key=lambda place: scores[place], default=0)
-    best = _between(text, spans, first, last)
-    if count(best) > limit:
-        cut = clip(best, count, limit - 1 - count(GAP))  # empty if there is no room for a mark
-        return f"{cut} {GAP}" if cut else clip(best, count, limit)
-    while True:
-        sides = [(scores[at], at) for at in (last + 1, first - 1) if 0 <= at < len(spans)]
-        for _, at in sorted(sides, key=lambda side: -side[0]):
-            longer = _between(text, spans, min(first, at), max(last, at))
-            if count(longer) <= limit:
-                first, last, best = min(first, at), max(last, at), longer
-                break
-        else:
-            return best
+    scores = nearness
+    if len(scores) != len(spans):
+        scores = overlap_scores(question, [text[start:end] for start, end in spans])
+    best = max(range(len(spans)), key=lambda place: scores[place])
+    shown = _shown(text, spans, [best])
+    if count(shown) > limit:
+        cut = clip(shown, count, limit - 1 - count(GAP))  # empty if there is no room for a mark
+        return f"{cut} {GAP}" if cut else clip(shown, count, limit)
+    chosen = [best]
+    for place in sorted(range(len(spans)), key=lambda at: (-scores[at], abs(at - best), -at)):
+        more = sorted({*chosen, place})
+        if count(longer := _shown(text, spans, more)) > limit:
+            break
+        chosen, shown = more, longer
+    return shown
 
 
 def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
@@ -289,10 +295,16 @@ def _follows(first: Recall, second: Recall) -> bool:
     return other_seq == seq + 1 and here.is_last and there.number == 0
 
 
-def _between(text: str, spans: Sequence[tuple[int, int]], first: int, last: int) -> str:
-    before = f"{GAP} " if first > 0 else ""
-    after = f" {GAP}" if last + 1 < len(spans) else ""
-    return f"{before}{text[spans[first][0] : spans[last][1]]}{after}"
+def _shown(text: str, spans: Sequence[Place], places: Sequence[int]) -> str:
+    """Return the sentences at `places`, in order, with an ellipsis for each omitted part."""
+    runs: list[Place] = []
+    for place in places:
+        start, end = spans[place]
+        follows = bool(runs) and runs[-1][1] == spans[place - 1][1]
+        runs[-1:] = [(runs[-1][0], end)] if follows else [*runs[-1:], (start, end)]
+    before = f"{GAP} " if places[0] > 0 else ""
+    after = f" {GAP}" if places[-1] + 1 < len(spans) else ""
+    return before + f" {GAP} ".join(text[start:end] for start, end in runs) + after
 
 
 def _passage(run: Sequence[Recall], best: Recall) -> Recall:

@@ -203,7 +203,7 @@ class VectorMemory(Block):
             return []
         query = self._query(scope, question, self.resources.today(scope, message))
         least = scope.floor * self.resources.min_relevance
-        depth = limit + _DEEP
+        depth, pieces = limit + _DEEP, query.tokens if scope.in_context else None
         # a reply or a correction may rank far behind the message before it
         query = replace(query, with_next=depth if query.asks_assistant else _FOLLOWED)
         while True:
@@ -219,7 +219,7 @@ class VectorMemory(Block):
                 in_context=scope.in_context,
             )
             results = completed(question, results, hits, in_context=scope.in_context)
-            recalled = folded(recalls(results, self.name, scope), limit)
+            recalled = folded(recalls(results, self.name, scope, pieces), limit)
             # search deeper if at least half of the hits are relevant, but some relevant hits repeat
             # another hit or are in the context already
             hides = len(recalled) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
@@ -280,7 +280,7 @@ class VectorMemory(Block):
 
     def _near_both(self, scope: Scope, query: Query, statement: Hit) -> list[tuple[Hit, float]]:
         """Return the hits nearest to a question and a statement together; see `answers.Newer`."""
-        vector = statement.vector() if statement.vector is not None else ()
+        vector = statement.encoding().vector if statement.encoding is not None else ()
         if not len(query.meaning) or not len(vector):  # a damaged record has no vector
             return []
         both = query.meaning + vector

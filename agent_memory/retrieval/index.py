@@ -23,7 +23,7 @@ from agent_memory.retrieval.score import (
     nearest,
     ranked,
 )
-from agent_memory.retrieval.vectors import TOKEN, Encoding, Tokens, Vectors
+from agent_memory.retrieval.vectors import NO_STARTS, TOKEN, Encoding, Tokens, Vectors
 
 _HEX_DIGITS = 32
 _BYTES = 16
@@ -258,11 +258,11 @@ class SegmentIndex:
         segment, row = self._found_in(place)
         return segment.names[row]
 
-    def vector(self, place: int) -> np.ndarray:
-        """Return the (dimension,) vector of a record; zeros if it has none."""
+    def encoding(self, place: int) -> Encoding:
+        """Return the encoding of a record. The vector is zeros if the record has none."""
         segment, row = self._found_in(place)
-        vector: np.ndarray = segment.meaning.only(np.array([row])).floats()[0]
-        return vector
+        vector = segment.meaning.only(np.array([row])).floats()[0]
+        return Encoding(vector, segment.tokens.of_record(row), NO_STARTS)
 
     def _found_in(self, place: int) -> tuple[Segment, int]:
         at = bisect_right(self._firsts, place) - 1
@@ -281,16 +281,16 @@ class SegmentIndex:
     def _nearest_to(
         self, meaning: np.ndarray, depth: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ids, vectors and cosines of the records nearest to a direction, unordered."""
+        """Return ids, encodings and cosines of the records nearest to a direction, unordered."""
         cosines = self._cosines(meaning)
         places = _best(np.where(self.filled, cosines, -np.inf), depth, above=-np.inf)
         return *self._records(places), cosines[places]
 
     def _records(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of records, and functions that return their vectors."""
+        """Return the ids of records, and functions that return their encodings."""
         numbers = places.tolist()
-        vectors = [partial(self.vector, number) for number in numbers]
-        return np.array([*map(self.name, numbers)], object), np.array(vectors, object)
+        encodings = [partial(self.encoding, number) for number in numbers]
+        return np.array([*map(self.name, numbers)], object), np.array(encodings, object)
 
     def candidates(self, query: Query, depth: int) -> Candidates:
         """Return the nearest records by meaning, by words and in the period, with their neighbours.
@@ -316,10 +316,10 @@ class SegmentIndex:
             places = order[np.sort(at[np.unique(first)])]
         else:
             places = self.with_neighbours(first)
-        names, vectors = self._records(places)
+        names, encodings = self._records(places)
         return Candidates(
             names=names,
-            vectors=vectors,
+            encodings=encodings,
             places=self._places[places],
             cosines=cosines[places],
             filled=self.filled[places] if len(query.meaning) else np.zeros(len(places), np.bool_),

@@ -14,6 +14,7 @@ import numpy as np
 from agent_memory.retrieval.bm25 import odds
 from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.query import Query
+from agent_memory.retrieval.vectors import Encoding
 
 REACH = 2
 """Number of neighbours on each side of a record that may affect its score."""
@@ -36,7 +37,7 @@ class Candidates(NamedTuple):
     """The records that a search scores in detail, ordered by session, seq and passage."""
 
     names: np.ndarray  # (n,) the id of each record
-    vectors: np.ndarray  # (n,) for each record, a function that returns its vector, or else zeros
+    encodings: np.ndarray  # (n,) for each record, a function that returns its encoding
     places: np.ndarray  # (n,) rows of `features.PLACE`
     cosines: np.ndarray  # (n,) cosine of each record with the question
     filled: np.ndarray  # (n,) whether the cosine is known
@@ -144,7 +145,7 @@ class Ranked(NamedTuple):
     """Records ranked for a question, best first."""
 
     names: list[str]
-    vectors: list[Callable[[], np.ndarray]]  # functions that return the vectors
+    encodings: list[Callable[[], Encoding]]  # functions that return the encodings
     # (n,) the scores, non-increasing. The term "nearest" is left out, although it affects the
     # order.
     scores: np.ndarray
@@ -200,7 +201,7 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     best = best[chosen]
     return Ranked(
         candidates.names[best].tolist(),
-        candidates.vectors[best].tolist(),
+        candidates.encodings[best].tolist(),
         counted[chosen],
         relevance[best],
         parts[best],
@@ -212,10 +213,10 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
 def nearest(per_index: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], limit: int) -> Ranked:
     """Rank records of one or several indexes by their cosines alone; their relevance is 0.
 
-    Each index gives ids, functions that return the vectors, and cosines. A record that several
+    Each index gives ids, functions that return the encodings, and cosines. A record that several
     indexes have is taken from the first.
     """
-    names, vectors, cosines = map(np.concatenate, zip(*per_index, strict=True))
+    names, encodings, cosines = map(np.concatenate, zip(*per_index, strict=True))
     first: dict[str, int] = {}
     for at in np.argsort(-cosines, kind="stable").tolist():
         if len(first) == limit:
@@ -224,7 +225,7 @@ def nearest(per_index: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], limi
     rows = np.array([*first.values()], np.intp)
     cosines, zeros = cosines[rows], np.zeros((len(rows), len(PARTS)), np.float32)
     none = zeros[:, 0]
-    return Ranked([*first], vectors[rows].tolist(), cosines, none, zeros, cosines, none)
+    return Ranked([*first], encodings[rows].tolist(), cosines, none, zeros, cosines, none)
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:

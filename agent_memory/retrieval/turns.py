@@ -9,15 +9,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Any
 
+import numpy as np
+
 from agent_memory.core.records import Entry, Hit, Recall, Record, Scope, Source
 from agent_memory.core.redaction import DELETED
 from agent_memory.core.shapes import role_of
+from agent_memory.core.text import sentence_spans
 from agent_memory.core.transcript import PART, Part, marked, passages, speaker
 from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.score import PARTS, fitted
+from agent_memory.retrieval.vectors import products
 
 _BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
 """The names of a score's terms for a record without a vector: "unread" replaces "meaning"."""
+
+_LONG = 500
+"""The sentences of a text of at least 500 characters (about 120 tokens) are compared."""
 
 DAY = "day"
 """Metadata key of a record's local day. It is stored only if it differs from the day in UTC."""
@@ -81,8 +88,13 @@ def sources_of(record: Record) -> tuple[Source, ...]:
     return tuple((record.session_id, seq) for seq in record.sources)
 
 
-def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iterator[Recall]:
-    """Yield hits as recalls, in order. If `scope` is given, skip hits that it excludes."""
+def recalls(
+    hits: Iterable[Hit], block: str, scope: Scope | None = None, pieces: np.ndarray | None = None
+) -> Iterator[Recall]:
+    """Yield hits as recalls, in order. If `scope` is given, skip hits that it excludes.
+
+    If the question's word pieces are given, the recalls of long texts have `sentences`.
+    """
     weights = [fitted()["rank"][name] for name in PARTS]
     for hit in hits:
         record = hit.record
@@ -104,4 +116,24 @@ def recalls(hits: Iterable[Hit], block: str, scope: Scope | None = None) -> Iter
                     if value
                 },
                 relevance=hit.relevance,
+                sentences=() if pieces is None else _nearness(hit, pieces),
             )
+
+
+def _nearness(hit: Hit, pieces: np.ndarray) -> tuple[float, ...]:
+    """Return how near each sentence of a long text is to a question.
+
+    This is the mean, over the question's word pieces, of the highest cosine with a piece of the
+    sentence. The places of the text's pieces are estimated from their order.
+    """
+    text = hit.record.text
+    if len(text) < _LONG or hit.encoding is None or not len(pieces):
+        return ()
+    own = hit.encoding().tokens
+    if not len(own):
+        return ()
+    cosines, density = products(own, pieces.astype(np.float32).T), len(own) / len(text)
+    return tuple(
+        float(cosines[int(start * density) : int(end * density) + 1].max(axis=0).mean())
+        for start, end in sentence_spans(text)
+    )

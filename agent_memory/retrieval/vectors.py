@@ -190,13 +190,13 @@ class Tokens(NamedTuple):
         cosines = np.zeros((len(self.starts) - 1, len(questions)), np.float32)
         filled = np.flatnonzero(np.diff(self.starts))
         if len(filled) and len(questions):
-            products = _products(self.rows, questions.astype(np.float32).T)
+            found = products(self.rows, questions.astype(np.float32).T)
             first = self.starts[:-1][filled].astype(np.intp)
-            cosines[filled] = np.maximum.reduceat(products, first, axis=0) / 127**2
+            cosines[filled] = np.maximum.reduceat(found, first, axis=0) / 127**2
         return cosines
 
 
-def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return the matrix product, computed in steps.
 
     OpenBLAS computes larger products on threads that wait for each other. That is a hundred times

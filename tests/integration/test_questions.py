@@ -84,6 +84,17 @@ def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
     assert "1,050" in costs, costs
 
 
+def test_a_long_message_is_shown_where_it_answers() -> None:
+    """Wrong: of a long message a context shows the part with the question's words, not the fact."""
+    notes = [one["content"] for part in haystack(None) for one in part][:24]
+    letter = " ".join([*notes[:18], "The vet says her kidneys are at stage two.", *notes[18:]])
+    with AgentMemory("memory://", max_tokens=1_500) as memory:
+        memory.update("letter", user(f"About our cat Pickle. {letter}"), user_id="ana")
+        memory.flush()
+        (recall,) = memory.get("x", "How bad is the cat's illness?", user_id="ana").recalls
+    assert "kidneys" in recall.text and len(recall.text) < len(letter) / 2, recall.text
+
+
 @pytest.mark.parametrize(
     ("question", "shown"),
     [

@@ -133,6 +133,8 @@ def test_an_excerpt_is_what_bears_on_the_question() -> None:
     text = "First this.\nThen that.\n\nThe port is 5432. It is open. Then more. At last the end."
     assert excerpt(text, "Which port?", words, 6) == "… The port is 5432. …"
     assert excerpt(text, "Which port?", words, 9) == "… The port is 5432. It is open. …"
+    near = (0.1, 0.9, 0.2, 0.1, 0.8, 0.1)
+    assert excerpt(text, "?", words, 9, near) == "… Then that. … Then more. …"
     assert excerpt(text, "Which port?", words, 99) is text
     assert excerpt(text, "First?", words, 5) == "First this.\nThen that. …"
     assert excerpt("one two three four", "four", words, 2) == "one two"

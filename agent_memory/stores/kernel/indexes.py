@@ -187,10 +187,12 @@ def records_of(index: SegmentIndex, ids: Sequence[str], read: ReadRecords) -> di
 def hits(ranked: Ranked, records: Mapping[str, Record]) -> list[Hit]:
     """Return the hits with their records, best first. Records deleted meanwhile are left out."""
     columns = (ranked.scores, ranked.relevance, ranked.parts, ranked.cosines, ranked.bm25)
-    rows = zip(ranked.names, *(column.tolist() for column in columns), ranked.vectors, strict=True)
+    rows = zip(
+        ranked.names, *(column.tolist() for column in columns), ranked.encodings, strict=True
+    )
     return [
-        Hit(records[name], score, relevance, tuple(parts), cosine, bm25, vector)
-        for name, score, relevance, parts, cosine, bm25, vector in rows
+        Hit(records[name], score, relevance, tuple(parts), cosine, bm25, encoding)
+        for name, score, relevance, parts, cosine, bm25, encoding in rows
         if name in records
     ]
 
