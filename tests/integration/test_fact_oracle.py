@@ -47,6 +47,7 @@ class Absorbed:
     def __init__(self, told: History) -> None:
         self.told = told
         self._store = store = MemoryStore()
+        store.existing = set  # the sessions have no logs here
         model = cast("Any", TimelineModel(told))
         self.block = BLOCK.bind(
             Resources(
