@@ -326,8 +326,8 @@ class Recall:
         pinned: Whether the record is marked as important. Pinned recalls come first.
         turns: For a passage of several messages, the indexes in `text` at which the second and
             later messages begin.
-        sentences: For a long text, how near each sentence is to the query. A context shows the
-            nearest sentences of a text that is too long.
+        sentences: For a long text in a context, how near each sentence is to the query: a mean of
+            cosines. If the text is too long, the context shows the nearest sentences.
     """
 
     block: str

@@ -132,7 +132,8 @@ def _nearness(hit: Hit, pieces: np.ndarray) -> tuple[float, ...]:
     own = hit.encoding().tokens
     if not len(own):
         return ()
-    cosines, density = products(own, pieces.astype(np.float32).T), len(own) / len(text)
+    cosines = products(own, pieces.astype(np.float32).T) / 127**2
+    density = len(own) / len(text)
     return tuple(
         float(cosines[int(start * density) : int(end * density) + 1].max(axis=0).mean())
         for start, end in sentence_spans(text)
