@@ -53,6 +53,10 @@ _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read
 
 _NO_MCP = f"MCP is not served. To serve it: {install_command('mcp')}"
 
+PortOption = Annotated[
+    int, typer.Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")
+]
+
 
 def _checked_rate(value: float) -> float:
     if not 0 <= value <= _MOST_REQUESTS:  # this form also refuses NaN
@@ -66,9 +70,7 @@ def serve(
     host: Annotated[
         str, typer.Option(metavar="NAME", help="The address to listen on.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")
-    ] = 8766,
+    port: PortOption = 8766,
     jwks: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Accept JWTs: the URL of their issuer's public keys."),
@@ -207,9 +209,7 @@ def mcp(
     host: Annotated[
         str, typer.Option(metavar="NAME", help="The address that clients connect to.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")
-    ] = 8765,
+    port: PortOption = 8765,
     tokens: Annotated[
         Path | None,
         typer.Option(

@@ -57,22 +57,26 @@ def _with_following(question: str, results: list[Hit], hits: Sequence[Hit]) -> l
 
     Small talk is not added, and no reply that `informative_hits` leaves out.
     """
-    pairs = [
-        (first, hit)
-        for first in [hit for hit in results if turn_of(hit)[1]][:_FIRST]
-        for hit in sorted(hits, key=lambda hit: -hit.record.first)
-        if 0 < hit.record.first - first.record.first <= GAP and _is_near(hit, first)
-        if hit.score >= _SHARE * first.score and not is_courtesy(text_of(hit.record))
-        if not turn_of(hit)[1] or follows(hit.record, first.record)
-    ]
-    added = [hit for _, hit in pairs if hit not in results]
-    said = (
-        {hit.record.id for hit in informative_hits(question, [*results, *added])} if pairs else ()
-    )
+    firsts = [hit for hit in results if turn_of(hit)[1]][:_FIRST]
+    latest = sorted(hits, key=lambda hit: -hit.record.first)
+    pairs = [(first, hit) for first in firsts for hit in latest if _is_soon_after(hit, first)]
+    shown = {hit.record.id for hit in results}
+    new = [hit for _, hit in pairs if hit.record.id not in shown]
+    if new:
+        shown.update(hit.record.id for hit in informative_hits(question, [*results, *new]))
     for first, hit in pairs:
-        if hit.record.id in said:
+        if hit.record.id in shown:
             results = _behind(results, first, hit)
     return results
+
+
+def _is_soon_after(hit: Hit, first: Hit) -> bool:
+    """Return whether a hit is a reply to a user's message, or what the user says soon after it."""
+    if not (_is_near(hit, first) and 0 < hit.record.first - first.record.first <= GAP):
+        return False
+    if hit.score < _SHARE * first.score or is_courtesy(text_of(hit.record)):
+        return False
+    return not turn_of(hit)[1] or follows(hit.record, first.record)
 
 
 def _behind(results: list[Hit], first: Hit, hit: Hit) -> list[Hit]:

@@ -340,7 +340,7 @@ class FolderStore(KernelStore):
         notes/
             sessions/monday-0a1b2c3d4e.jsonl    the session, then its messages, one per line
             records/extractive-....jsonl        records of a block, one per line
-            vectors/vector-....jsonl            records with their search features, one per line
+            vectors/vector-....jsonl            records, then their search features in segments
             .state.json                         leases and due times, of this machine only
 
     Writes are atomic, under a lock that all processes of a machine share. Each call reads files
