@@ -1,32 +1,22 @@
-"""Handle one event of a coding agent, from standard input to exit code.
-
-Each prompt starts a new process, which imports this module. Slow imports are therefore inside
-functions.
-"""
+"""Handle one event of a coding agent, from standard input to exit code."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
+from agent_memory.cli.common import load_config
+from agent_memory.core.records import Entry, Recall
+from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.hooks.events import Event, answer, read_event
-from agent_memory.integrations.hooks.prompt import LIMIT, cut, recalled
+from agent_memory.integrations.hooks.storing import store as store_transcript
 from agent_memory.integrations.transcripts import render
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from agent_memory.core.records import Entry, Recall
-    from agent_memory.engine.memory import AgentMemory
 
 _FAILED = 1  # never 2: exit code 2 stops the agent
 _LONGEST = 64 * 1024 * 1024
-_SQLITE = "sqlite:///"
-_STORE = "AGENT_MEMORY_STORE"
 
 
 def answered(
@@ -38,17 +28,13 @@ def answered(
     strict: bool = False,
 ) -> int:
     """Handle the event on standard input. Return the exit code: 1 for a failure if `strict`."""
-
-    def opened() -> AgentMemory:
-        from agent_memory.cli.common import load_config
-        from agent_memory.engine.memory import AgentMemory
-
-        settings = load_config(store, config)
-        # The agent is waiting: work that needs a model is left to other processes.
-        return AgentMemory(settings.model_copy(update={"model": None, "overflow_mode": "inline"}))
-
     try:
-        output = _run(agent, event, _read_event(), user, _file(store, config), opened)
+        received = read_event(agent, event, _read_event())
+        settings = load_config(store, config)
+        # the agent is waiting: work that needs a model is left to other processes
+        quick = settings.model_copy(update={"model": None, "overflow_mode": "inline"})
+        with AgentMemory(quick) as memory:
+            output = _run(memory, event, received, user)
         if output:
             print(output, flush=True)
     except Exception as error:  # noqa: BLE001 - the agent goes on without memory
@@ -67,62 +53,39 @@ def _read_event() -> bytes:
     return event
 
 
-def _file(store: str | None, config: Path | None) -> str | None:
-    """Return the SQLite file that a prompt's hook may read directly, or None."""
-    others = any(name.startswith("AGENT_MEMORY_") and name != _STORE for name in os.environ)
-    if store is None or not store.startswith(_SQLITE) or config is not None or others:
-        return None
-    return store.removeprefix(_SQLITE)
-
-
 _SECONDS = 20.0  # storing stops then, except before a compaction; the next event stores the rest
 
 
-def _run(
-    agent: str,
-    name: str,
-    content: bytes,
-    user_id: str,
-    file: str | None,
-    opened: Callable[[], AgentMemory],
-) -> str:
-    """Handle an event, and return the hook's output, which may be empty.
-
-    `file` is the SQLite file that prompts may read directly; None to use the library.
-    """
-    event = read_event(agent, name, content)
+def _run(memory: AgentMemory, name: str, event: Event, user_id: str) -> str:
+    """Handle an event, and return the hook's output, which may be empty."""
     if name == "UserPromptSubmit":
-        return answer(event, _for_prompt(event, user_id, file, opened))
-    with opened() as memory:
-        if name == "SessionStart":
-            return answer(event, _at_start(memory, event, user_id))
-        from agent_memory.integrations.hooks.storing import store
-
-        compacts = name == "PreCompact"
-        store(memory, event, user_id, None if compacts else monotonic() + _SECONDS)
-        if compacts and memory.head(event.session_id, user_id=user_id) is not None:
-            memory.checkpoint(event.session_id, user_id=user_id)
+        return answer(event, _for_prompt(memory, event, user_id))
+    if name == "SessionStart":
+        return answer(event, _at_start(memory, event, user_id))
+    compacts = name == "PreCompact"
+    store_transcript(memory, event, user_id, None if compacts else monotonic() + _SECONDS)
+    if compacts and memory.head(event.session_id, user_id=user_id) is not None:
+        memory.checkpoint(event.session_id, user_id=user_id)
     return ""
 
 
-def _for_prompt(
-    event: Event, user_id: str, file: str | None, opened: Callable[[], AgentMemory]
-) -> str:
+_QUOTES = 5
+
+
+def _for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
     """Return messages of the user's other sessions that are relevant to a prompt."""
     if not event.prompt.strip():
         return ""
-    if file is not None:
-        return recalled(file, user_id, event.prompt, event.session_id)
-    with opened() as memory:
-        hits = memory.search(event.prompt, user_id=user_id, limit=2 * LIMIT)
+    hits = memory.search(event.prompt, user_id=user_id, limit=2 * _QUOTES)
     others = [hit for hit in hits if event.session_id not in {name for name, _ in hit.sources}]
-    return _quotes(others[:LIMIT])
+    return _quotes(others[:_QUOTES])
 
 
 _SESSIONS = 2
 _LOOKED_AT = 50  # number of newest sessions that are searched for sessions in the same folder
 _TAIL = 40  # number of newest entries that are searched for a session's last question and answer
 _MOST = 8_000  # maximum characters of output, because agents shorten longer output
+_LONGEST_QUOTE = 600
 
 
 def _at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
@@ -136,7 +99,7 @@ def _at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
         if entry is None:
             return ""
         question = entry.message.text()
-        hits = memory.search(question, session_id=event.session_id, user_id=user_id, limit=LIMIT)
+        hits = memory.search(question, session_id=event.session_id, user_id=user_id, limit=_QUOTES)
         return _quotes([hit for hit in hits if (entry.session_id, entry.seq) not in hit.sources])
     about_user = memory.get(event.session_id, user_id=user_id).recalls
     return _quotes(about_user, _recent(memory, event, user_id))
@@ -171,10 +134,14 @@ def _quotes(recalls: Sequence[Recall], recent: Sequence[str] = ()) -> str:
     parts: dict[str, list[str]] = {}
     room = _MOST
     for name, line in [
-        *((recall.block, cut(str(recall))) for recall in recalls),
-        *(("recent", cut(line)) for line in recent),
+        *((recall.block, _cut(str(recall))) for recall in recalls),
+        *(("recent", _cut(line)) for line in recent),
     ]:
         room -= len(line)
         if room >= 0:
             parts.setdefault(name, []).append(line)
     return render(parts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]} ..."

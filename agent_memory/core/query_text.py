@@ -32,7 +32,7 @@ _MOST_QUESTIONS = 100
 _BREAK = "\n\n"
 
 _MOST_JOINED = 3  # a follow-up question, and the questions before it
-_LONGEST_FOLLOW_UP = 12  # words
+_LONGEST_FOLLOW_UP = 16  # words
 _CONTINUES = re.compile(
     r"^\W*(?:and|but|or|(?:what|how) about|und|aber|et|mais|y|pero|e|mas|ma|maar|och|og|ale)\b"
     r"|\b(?:which|this|that|the|another|other|next|last|first|second|new|old) ones?\b(?! of)",
@@ -198,10 +198,15 @@ def with_earlier(message: Message, earlier: Iterable[Message]) -> Message:
 
 
 def _is_follow_up(text: str) -> bool:
-    """Return whether a short question begins with "and", or has a pronoun but no noun before it."""
+    """Return whether a short question refers to an earlier one.
+
+    Such a question begins with "and", has a pronoun but no noun before it, or has at most one word
+    that is not a stop word ("Of what and how much?").
+    """
     if len(text.split()) > _LONGEST_FOLLOW_UP or not asks(text):
         return False
-    if _CONTINUES.search(text) is not None:
+    informative = [word for word in WORD.findall(text.casefold()) if word not in STOP_WORDS]
+    if _CONTINUES.search(text) is not None or len(informative) <= 1:
         return True
     pronoun = _PRONOUN.search(text)
     before = text[: pronoun.start()] if pronoun else ""

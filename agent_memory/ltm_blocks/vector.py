@@ -15,6 +15,7 @@ from pydantic import PrivateAttr, field_validator
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
 from agent_memory.core.settings_model import Positive
+from agent_memory.core.text import WORD
 from agent_memory.core.threads import given_up
 from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, by_owner, message_id
@@ -201,7 +202,9 @@ class VectorMemory(Block):
 
         if message is None or not (question := message.text().strip()):
             return []
-        query = self._query(scope, question, self.resources.today(scope, message))
+        today = self.resources.today(scope, message)
+        question = self._spelled(scope, question, today)
+        query = self._query(scope, question, today)
         least = scope.floor * self.resources.min_relevance
         depth, pieces = limit + _DEEP, query.tokens if scope.in_context else None
         # a reply or a correction may rank far behind the message before it
@@ -234,7 +237,9 @@ class VectorMemory(Block):
         from agent_memory.retrieval.answers import informative_hits
         from agent_memory.retrieval.turns import recalls
 
-        query = self._query(scope, question, self.resources.today(scope, message))
+        today = self.resources.today(scope, message)
+        question = self._spelled(scope, question, today)
+        query = self._query(scope, question, today)
         hits = self._vectors.search_vectors(self.name, scope.owner, query, limit + _DEEP)
         informative = {hit.record.id for hit in informative_hits(question, hits)}
         least = self.resources.min_relevance
@@ -246,6 +251,18 @@ class VectorMemory(Block):
             *(LeftOut(it, why.format(it.relevance)) for it in recalls(low[:limit], self.name)),
             *(LeftOut(it, empty) for it in recalls(same[:limit], self.name)),
         ]
+
+    def _spelled(self, scope: Scope, question: str, today: date) -> str:
+        """Return a question with corrected spelling. Words that the messages have are kept."""
+        from agent_memory.models.embedders.spelling import corrected, corrections
+
+        words = corrections(question)
+        if not words:
+            return question
+        query = self._query(scope, question, today)
+        hits = self._vectors.search_vectors(self.name, scope.owner, query, _DEEP)
+        said = {word for hit in hits for word in WORD.findall(hit.record.text.casefold())}
+        return corrected(question, words, said)
 
     def _query(self, scope: Scope, question: str, today: date) -> Query:
         """Return a question's query, which also searches the pending entries."""

@@ -19,7 +19,7 @@ MOST = 200_000
 
 _MOST_CACHED = 50_000  # maximum number of cached entries; one owner may have more
 
-MANY = 500
+MANY = 64
 """With more pending entries than this, `Pending.on_many` is called, so that they are absorbed."""
 
 _BEFORE = 16  # number of entries to read before the first pending entry, as its context

@@ -14,8 +14,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.cli import hook_events
 from agent_memory.integrations.hooks import storing
-from agent_memory.integrations.hooks.prompt import Part, StoredMessage, relevant_messages
-from tests.kit import SECONDS, assistant, home_of_its_own, invoke, user
+from tests.kit import SECONDS, home_of_its_own, invoke, user
 
 ROOT = Path(__file__).parents[2]
 Lines = list[dict[str, Any]]
@@ -86,7 +85,6 @@ def test_a_later_session_knows(told: str) -> None:
     for name in ("UserPromptSubmit", "SessionStart"):
         text = context(hook(name, event("other", prompt=WHICH)))
         assert ASKED in text
-        assert (ANSWERED in text) == (name == "SessionStart")
         assert text.startswith("Quotes from earlier conversations")
     assert hook("UserPromptSubmit", event("s", prompt=WHICH)) == ""
     assert hook("UserPromptSubmit", event("other", prompt="ok thanks, go ahead")) == ""
@@ -94,15 +92,17 @@ def test_a_later_session_knows(told: str) -> None:
     assert hook("SessionStart", event("other", cwd="/elsewhere")) == ""
 
 
-def test_the_library_recalls_where_settings_have_a_say(
-    told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_in_other_words(told: str) -> None:
+    """Wrong: a hook recalls a message only if it shares words with the prompt."""
+    given = event("other", prompt="how can i connect to our pre-production postgres?")
+    assert ASKED in context(hook("UserPromptSubmit", given))
+
+
+def test_settings_have_a_say(told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a hook ignores a configuration file or a namespace of the environment."""
     (tmp_path / "c.toml").write_text("max_tokens = 9000\nblocks = []\n")
     given = event("other", prompt=WHICH)
     assert ASKED in context(hook("UserPromptSubmit", given, "--config", "c.toml"))
-    own = hook("UserPromptSubmit", event("s", prompt=WHICH), "--config", "c.toml")
-    assert own == ""
     monkeypatch.setenv("AGENT_MEMORY_NAMESPACE", "another")
     assert hook("UserPromptSubmit", given) == ""
 
@@ -200,11 +200,11 @@ def test_a_failure_stops_no_agent(failure: str, tmp_path: Path) -> None:
 
 
 def test_a_memory_that_cannot_be_read(told: str) -> None:
-    """Wrong: a hook waits for a locked database, creates one, or reads another release's."""
+    """Wrong: a hook waits for a writer, or a damaged database stops the agent."""
     given = event("other", prompt=WHICH)
     held = sqlite3.connect("m.db", isolation_level=None)
     held.execute("BEGIN IMMEDIATE")
-    assert ASKED in context(hook("UserPromptSubmit", given))  # a writer does not block readers
+    assert ASKED in context(hook("UserPromptSubmit", given))
     held.execute("UPDATE agent_memory_meta SET value = 99")
     held.execute("COMMIT")
     held.close()
@@ -213,9 +213,6 @@ def test_a_memory_that_cannot_be_read(told: str) -> None:
     for tail in ("-wal", "-shm"):
         Path(f"m.db{tail}").unlink(missing_ok=True)
     assert hook("UserPromptSubmit", given, strict=False) == ""
-    Path("m.db").unlink()
-    assert hook("UserPromptSubmit", given, strict=False) == ""
-    assert not Path("m.db").exists()
 
 
 def test_a_prompt_reads_all_messages(tmp_path: Path) -> None:
@@ -233,26 +230,6 @@ def test_a_prompt_reads_all_messages(tmp_path: Path) -> None:
         ("What says 300 of kestrel6?", texts[300]),
     ):
         assert answer in context(hook("UserPromptSubmit", event("other", prompt=prompt)))
-
-
-def test_what_bears_on_a_prompt() -> None:
-    """Wrong: a message with the prompt's rare words is not found, or an echo of the prompt is."""
-    said = [user(f"deploy number {n} went well") for n in range(9)]
-    rare = assistant("The deploy of Falcon needs the blue key.")
-    parts = user([{"type": "text", "text": "Falcon deploys on Mondays"}])
-    found = (said, [user("deploy Falcon?"), rare, parts])
-    sources = [[json.dumps(one) for one in messages] for messages in found]
-    given = [Part(f"{n}", range(9), [*map(str.lower, one)]) for n, one in enumerate(sources)]
-
-    def read(session: str, seq: int) -> StoredMessage:
-        stored = json.loads(sources[int(session)][seq])
-        return StoredMessage(stored["role"], "", json.dumps(stored), seq)
-
-    found = relevant_messages("How do I deploy Falcon?", given, read, 5)
-    assert {(one.micros, one.role) for one in found} == {(1, "assistant"), (2, "user")}
-    assert relevant_messages("ok, continue please", given, read, 5) == []
-    assert relevant_messages("", given, read, 5) == relevant_messages("Falcon", [], read, 5) == []
-    assert len(relevant_messages("deploy number well " * 2_000, given, read, 5)) == 5
 
 
 MAIN = "from agent_memory.cli.entry import main; main()"
@@ -324,19 +301,6 @@ def test_mistakes_in_options_stop_no_agent(tmp_path: Path) -> None:
     assert process("install", "--none").returncode == 2
     done = process("UserPromptSubmit", "--agent", "x", "--user", "ana", "--store", "nonsense")
     assert (done.returncode, done.stdout) == (0, "")
-
-
-@pytest.mark.parametrize("more", [[], ["--strict"], ["--agent", "codex"]], ids=str)
-def test_a_prompt_loads_nothing_heavy(told: str, more: list[str]) -> None:
-    """Wrong: a hook imports a heavy package, and so delays each prompt."""
-    heavy = {"pydantic", "typer", "litellm", "sqlalchemy", "numpy", "tiktoken", "rich", "asyncio"}
-    options = [*more, "--user", "ana", "--store", "sqlite:///m.db"]
-    asked = event("other", prompt=WHICH)
-    done = process("UserPromptSubmit", *options, given=asked, PYTHONPROFILEIMPORTTIME="1")
-    assert ASKED in context(done.stdout)
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "sqlite3" in loaded
-    assert not loaded & heavy
 
 
 def test_too_much_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
