@@ -28,14 +28,15 @@ _MAIN = "from agent_memory.cli.entry import main; main()"
 
 
 def fill(path: Path, count: int, parts: int) -> None:
-    """Store messages in sessions."""
-    with AgentMemory(f"sqlite:///{path}", model=None, blocks=[]) as memory:
+    """Store messages in sessions, and encode them."""
+    with AgentMemory(f"sqlite:///{path}", model=None) as memory:
         for begin in range(0, count, _SESSION):
             said = [
                 {"role": "assistant" if number % 2 else "user", "content": _text(number, parts)}
                 for number in range(begin, min(count, begin + _SESSION))
             ]
             memory.update(f"claude-code:{begin}", said, user_id=_USER)
+            memory.flush(f"claude-code:{begin}", user_id=_USER)
 
 
 def _text(number: int, parts: int) -> str:
@@ -60,9 +61,9 @@ def processor_ms(command: Sequence[str], given: str, rounds: int) -> list[float]
 
 
 def main(
-    counts: Annotated[str, typer.Option(help="Numbers of messages.")] = "1000,5000,10000,20000",
+    counts: Annotated[str, typer.Option(help="Numbers of messages.")] = "100,1000,10000",
     parts: Annotated[int, typer.Option(min=1, help="Of 33 words, so many in a message.")] = 3,
-    rounds: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 25,
+    rounds: Annotated[int, typer.Option(min=1, help="Processes of each kind.")] = 15,
 ) -> None:
     """Time a prompt's hook."""
     console, given = Console(), json.dumps({"session_id": "other", "prompt": question_about(7)})

@@ -202,6 +202,7 @@ def test_a_failure_stops_no_agent(failure: str, tmp_path: Path) -> None:
 def test_a_memory_that_cannot_be_read(told: str) -> None:
     """Wrong: a hook waits for a writer, or a damaged database stops the agent."""
     given = event("other", prompt=WHICH)
+    assert ASKED in context(hook("UserPromptSubmit", given))
     held = sqlite3.connect("m.db", isolation_level=None)
     held.execute("BEGIN IMMEDIATE")
     assert ASKED in context(hook("UserPromptSubmit", given))

@@ -297,3 +297,18 @@ def test_yesterday_is_the_users() -> None:
         evening = "2025-06-12T03:00:00+00:00"  # the eleventh, at eight in the evening
         recalls = memory.get("s", {**asked, "created_at": evening}, user_id="ana").recalls
         assert recalls[0].text == "user: Ran along the river."
+
+
+def test_a_misspelled_question_is_understood() -> None:
+    """Wrong: a misspelled word hides the answer, or a word of the user's own is corrected."""
+    pairs = {
+        "wat presure do teh reer tyers need": "The rear tyres of the van need 5.1 bar.",
+        "wot was the hallwy piant calld": "The hallway paint is called Pressed Putty.",
+        "how mcuh depsit does teh landlrd wnat": "My landlord wants 840 by Friday, the deposit.",
+        "what was kaspar alergic to agian?": "Kaspar is allergic to sesame.",
+    }
+    with AgentMemory("memory://") as memory:
+        for text in (*pairs.values(), "Casper the cat is allergic to dust."):
+            memory.update("notes", user(text), user_id="ana")
+        for asked, answer in pairs.items():
+            assert answer in memory.get("now", asked, user_id="ana").recalls[0].text

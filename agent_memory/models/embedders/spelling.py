@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHORTEST = 3
 # capitalised words are mostly names; parts of paths and identifiers are not words
-_WORD = re.compile(r"(?<![\w./@:-])[a-z]+(?![\w/@'’]|[.:-]\w)")
+_WORD = re.compile(r"(?<![\w./@:-])[a-z]+(?![\w/@'\u2019]|[.:-]\w)")
 
 
 def corrections(text: str) -> dict[str, str]:

@@ -80,8 +80,10 @@ class KernelStore(RecordStore):
         """Register a block's embedding. Raise `DimensionMismatch` if it has another embedding."""
         at = DocId(BLOCKS, block)
         mine = embedding_document(block, embedding)
-        outcome = self._kernel.commit(Batch([Missing(at)], [Put(mine)]))
-        stored = mine if outcome.done else outcome.documents[at] or mine
+        stored = self._kernel.documents([at])[0]
+        if stored is None:  # otherwise nothing is written, so that a reader waits for no writer
+            outcome = self._kernel.commit(Batch([Missing(at)], [Put(mine)]))
+            stored = mine if outcome.done else outcome.documents[at] or mine
         if stored.version != mine.version:
             raise DimensionMismatch(mismatch(block, embedding_of(stored), embedding))
 
