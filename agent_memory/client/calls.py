@@ -198,7 +198,7 @@ _NAMED: Mapping[str, str] = {
     "GivenTool": "agent_memory.engine.loop.rounds",
     "Embedder": "agent_memory.models.embedders.base",
 }
-"""Modules with types that signatures name but the package does not export."""
+"""The module of each type that a signature uses and the package does not export."""
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,9 @@ class Call:
     subject: str  # the class of the Python method, by its name in `CLASSES`
     function_name: str
     needs: Right  # the right that the caller's key needs
-    # The check of the session that the call names. "own": it must exist and belong to the user.
-    # "write": it must belong to the user or not exist. "read": another user's session is treated as
-    # missing. An empty text means no check.
+    # The check of the session that the call names; empty for no check. "own": the session must
+    # exist and belong to the user. "write": it must belong to the user or not exist. "read": it may
+    # be missing; another user's session is treated as missing.
     whose: Whose = ""
     form: str = ""  # the name of the answer's form; see `agent_memory.server.forms`
     again: bool = True  # whether the call may be retried if its outcome is unknown

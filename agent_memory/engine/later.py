@@ -1,4 +1,4 @@
-"""Loads the modules that `update` does not need, before the first call of any other method.
+"""`update` needs few modules. The first call of another method loads the others.
 
 The modules are loaded off the main thread. If a signal handler raised an exception during an import
 on the main thread, Python's import lock would never be released.

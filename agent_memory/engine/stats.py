@@ -145,7 +145,7 @@ Metrics = dict[str, Any]
 
 
 class SharedMetrics:
-    """Adds up the metrics of all processes in the store."""
+    """The sum of all processes' metrics, which the store keeps."""
 
     def __init__(self, store: RecordStore) -> None:
         self._store = store

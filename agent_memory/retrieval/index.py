@@ -190,7 +190,7 @@ _MERGED = 8  # a segment that is 8 times larger than the next segment is not mer
 
 
 class SegmentIndex:
-    """An index over segments without common records. It is immutable, so a search sees one state.
+    """An index over segments, which share no record. It is immutable, so a search sees one state.
 
     Attributes:
         records: A cache of found records. The caller fills it and limits its size.

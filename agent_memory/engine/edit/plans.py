@@ -29,7 +29,7 @@ Redact = Callable[[str], str]
 @dataclass(frozen=True, slots=True)
 class LogEdit:
     before: Head  # the head for which the edit was planned
-    after: Head  # the head of the new log, with the end, total and version of `before`
+    after: Head  # the new head; the store sets its `end`, `total` and `version`
     end: int  # the last seq of the part of the log that stays
     entries: Sequence[Entry]  # the new entries after `end`
     taken: Sequence[Entry]  # the entries that leave the log
@@ -203,8 +203,8 @@ def redacted(
     head: Head, log: Log, theirs: Callable[[Message | None], bool], noted: int | None
 ) -> LogEdit | None:
     """Return the edit that empties all messages of an author. None if the author wrote none.
-    `theirs` returns whether the author wrote a message. The author wrote nothing before the seq
-    `noted`, whose message may have expired. None means that the seq is unknown.
+    `theirs` returns whether the author wrote a message. `noted` is the seq of the author's first
+    message, which may have expired; None if it is unknown.
     """
     had = log(head.expired, head.end)
     seqs = [entry.seq for entry in had if theirs(entry.message)]

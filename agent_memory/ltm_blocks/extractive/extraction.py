@@ -130,15 +130,17 @@ class Absorbing:
     shown: Collection[str] = ()  # ids of the facts that the model was shown
 
     def claims(
-        self, findings: Sequence[Candidate], shown: Sequence[SourceMessage], journal: Journal
+        self, findings: Sequence[Candidate], messages: Sequence[SourceMessage], journal: Journal
     ) -> tuple[list[Claim], Counter[str]]:
         """Return the claims of a batch, and the number of refused findings by reason.
 
-        `journal` has no claims from the messages in `shown`.
+        `journal` has no claims from `messages`.
         """
         findings = [replace(finding, text=unmarked(finding.text)) for finding in findings]
         known = [claim for claim in journal.claims if claim.fact in self.shown]
-        drafted, refused = drafts(findings, shown, journal.forgotten, self.rules, self._id, known)
+        drafted, refused = drafts(
+            findings, messages, journal.forgotten, self.rules, self._id, known
+        )
         settled, echoes = self._settled(drafted, journal)
         news = self._news(settled, journal)
         refused["echo"] += echoes + len(settled) - len(news)

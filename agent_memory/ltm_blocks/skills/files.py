@@ -16,7 +16,7 @@ from agent_memory.errors import InvalidInput
 
 _MAX_DEPTH = 20
 _OTHER_BREAK = re.compile("[\x85\u2028\u2029]")
-_QUOTES = "Put a text in quotes if it contains ': ' or ' #', or begins with a sign."
+_QUOTES = "Put a text in quotes if it contains ': ' or ' #', or begins with a sign such as - or @."
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +274,9 @@ def checked(skill: Skill, max_bytes: int) -> Skill:
         raise InvalidInput(f"The skill {skill.name!r} cannot be saved. {read.problem}")
     if read != skill:
         raise InvalidInput(
-            f"The skill {skill.name!r} cannot be saved: a file would not restore it exactly. Use "
-            "only texts. In `extra`, use texts, numbers, lists and dicts, and no other field's key."
+            f"The skill {skill.name!r} cannot be saved: a file would not restore it exactly. "
+            "All fields except `extra` must be texts or lists of texts. `extra` may hold texts, "
+            "numbers, lists and dicts, and no key of another field."
         )
     return skill
 

@@ -87,7 +87,7 @@ class Claim:
     place: Count = 0  # the claim's position among the findings of its batch
     kind: Kind = ""
     when: str = ""  # the words that state the claim's time, if they are too vague for a date
-    precision: Precision = "year"  # the precision of `valid_from`, if its day does not show it
+    precision: Precision = "year"  # see `Fact`
 
     @property
     def content_id(self) -> str:
