@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
+from pathlib import Path
 
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -77,8 +78,6 @@ LIST_KINDS = (" common", " first", " second")
 @cache
 def word_lists() -> dict[str, list[str]]:
     """Return the words of each section of words.txt."""
-    from pathlib import Path  # imported late, because hooks of coding agents must start fast
-
     text = Path(__file__).with_name("words.txt").read_text("utf-8")
     sections = (part.partition("]\n") for part in text.split("\n[")[1:])
     return {name: words.split() for name, _, words in sections}

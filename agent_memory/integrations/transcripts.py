@@ -1,7 +1,4 @@
-"""Reads coding agents' transcripts, and fields of other programs' JSON, which may have any type.
-
-The hook of a prompt imports this module. Slow imports are therefore inside functions.
-"""
+"""Reads coding agents' transcripts, and fields of other programs' JSON, which may have any type."""
 
 from __future__ import annotations
 
@@ -12,7 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from agent_memory.core.formats import claude, responses
 from agent_memory.core.text import listed_text
+from agent_memory.core.timestamps import parse_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +30,6 @@ def moment(*values: object) -> datetime | None:
     A time is a datetime, a number of epoch seconds or milliseconds, or a text in ISO 8601. A time
     without a zone is UTC.
     """
-    from agent_memory.core.timestamps import parse_time
-
     for value in values:
         if isinstance(value, float) and not math.isfinite(value):
             continue
@@ -253,13 +250,13 @@ def claude_code_messages(line: Mapping[str, Any], place: str) -> list[Json]:
     Lines of subagents, thinking, and text of Claude Code itself are left out. An image is replaced
     by its type.
     """
-    from agent_memory.core.formats.claude import to_chat
-
     speech = spoken(line)
     if speech is None or speech.cleaned is None or line.get("isSidechain"):
         return []
     shown = {**speech.cleaned, "content": _shown(speech.cleaned["content"])}
-    return chat_messages(to_chat(shown), text_in(line.get("uuid")) or place, line.get("timestamp"))
+    return chat_messages(
+        claude.to_chat(shown), text_in(line.get("uuid")) or place, line.get("timestamp")
+    )
 
 
 def _shown(content: Any) -> Any:
@@ -351,8 +348,6 @@ def codex_messages(line: Mapping[str, Any], place: str) -> list[Json]:
 
     Reasoning and text of Codex itself are left out. An image is replaced by its type.
     """
-    from agent_memory.core.formats.responses import to_chat
-
     kind, item = item_of(line)
     is_read = kind == ITEM and item.get("type") in ("message", *_CALLS, *_RESULTS)
     if not is_read or not is_said(item):
@@ -361,7 +356,7 @@ def codex_messages(line: Mapping[str, Any], place: str) -> list[Json]:
         if key in item:
             value = item[key]
             item[key] = text_of(mapping(value).get("content") or value)
-    return chat_messages(to_chat(item), place, line.get("timestamp"))
+    return chat_messages(responses.to_chat(item), place, line.get("timestamp"))
 
 
 _QUERY = ("<user_query>", "</user_query>")

@@ -18,13 +18,19 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from agent_memory.core.transcript import WHOLE, Part
-from agent_memory.retrieval.bm25 import K1, TURN_LENGTH, damping
 from agent_memory.retrieval.dates import MONTHS
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
 from agent_memory.retrieval.statements import asking
 from agent_memory.retrieval.vectors import Encoding, Tokens
 from agent_memory.retrieval.words import Cached, forms_of
 
+TURN_LENGTH = 20.0
+"""Words in a message of usual length, without stop words."""
+
+# Okapi BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009), but texts are
+# compared with a fixed length, so that adding texts does not change weights
+_K1 = 0.9  # saturation of word frequency: lower values make repetitions count less
+_B = 0.75  # effect of the text length, from 0 to 1
 _PLAIN = 0.25  # count of a word's plain form if this form is not among the stems
 
 
@@ -96,8 +102,8 @@ def weighted(pieces: Sequence[Written], usual: float) -> Terms:
     if not counts:
         return NO_TERMS
     times = np.fromiter(counts.values(), np.float32, len(counts))
-    against = np.float32(damping(sum(map(_SIZE, pieces)), usual))
-    weights = (K1 + 1) * times / (times + against)
+    against = np.float32(_K1 * (1 - _B + _B * sum(map(_SIZE, pieces)) / usual))
+    weights = (_K1 + 1) * times / (times + against)
     # stores hold half precision
     rounded = weights.astype(np.float16).astype(np.float32)
     return Terms(np.fromiter(counts, np.uint32, len(counts)), rounded)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from agent_memory.retrieval.bm25 import odds
 from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import Encoding
@@ -168,7 +167,8 @@ def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
     The formula is Lucene's, with 20 imaginary records added, one of which has the word. Without
     these records, a word in one of only two records would count as common.
     """
-    worth: np.ndarray = np.log1p(odds(count + _MORE, holding + 1))
+    holding = holding + 1.5
+    worth: np.ndarray = np.log1p((count + _MORE + 1 - holding) / holding)
     return worth.astype(np.float32)
 
 

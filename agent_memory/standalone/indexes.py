@@ -11,7 +11,6 @@ from agent_memory.core.records import Hit, Record
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, install_command
 from agent_memory.models.embedders import open_embedder
 from agent_memory.models.embedders.base import Embedder, NoEmbedder
-from agent_memory.retrieval.bm25 import TURN_LENGTH
 from agent_memory.standalone.item_index import Item, ItemIndex, Match, above, match_of
 from agent_memory.stores.base import Store, VectorStore
 
@@ -262,7 +261,7 @@ class WordIndex(ItemIndex):
         return sorted(matches, key=lambda match: (-match.score, match.id))[:most]
 
     def _indexed(self, items: Sequence[Item]) -> tuple[Features, list[dict[str, Any]]]:
-        from agent_memory.retrieval.features import Features, weighted, written
+        from agent_memory.retrieval.features import TURN_LENGTH, Features, weighted, written
 
         for item in items:
             if item.text is None or item.vector is not None:

@@ -31,8 +31,7 @@ import pytest
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Hit, Record
 from agent_memory.models.embedders.base import NoEmbedder
-from agent_memory.retrieval.bm25 import TURN_LENGTH
-from agent_memory.retrieval.features import Features, weighted, written
+from agent_memory.retrieval.features import TURN_LENGTH, Features, weighted, written
 from agent_memory.retrieval.languages import ENGLISH
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import SessionStore, Store, VectorStore

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent_memory import AgentMemory, ChatHistory, VectorIndex, WordIndex
 from agent_memory.errors import DimensionMismatch, InvalidInput, MemoryClosed
-from agent_memory.retrieval.bm25 import TURN_LENGTH
+from agent_memory.retrieval.features import TURN_LENGTH
 from agent_memory.stores import EncryptedStore, Keys, MemoryStore, open_store
 from agent_memory.stores.qdrant.store import QdrantStore
 from agent_memory.testing.vectors import bm25
