@@ -2,7 +2,11 @@
 
 import importlib.util
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +54,19 @@ def remote(
     embedder = LiteLLMEmbedder(model, attempts=3, **asked)
     embedder.initial_wait, embedder.max_wait, embedder._dimension = 0.01, 0.05, dimension
     return embedder
+
+
+def test_the_local_model_reports_nothing(tmp_path: Path) -> None:
+    """Wrong: onnxruntime writes a machine id to the home folder, and sends reports to Microsoft."""
+    code = """
+from agent_memory import AgentMemory
+with AgentMemory("memory://") as memory:
+    memory.warm_up()
+"""
+    environment = {name: os.environ[name] for name in os.environ if not name.startswith("ORT_")}
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert not list(tmp_path.iterdir())
 
 
 def test_local_vectors_are_of_their_text_alone(local: MiniLMEmbedder) -> None:

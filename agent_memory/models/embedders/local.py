@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from agent_memory.retrieval.vectors import Encoding
+
+# onnxruntime, which fastembed uses too, would report this machine to Microsoft
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _WEIGHTS = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
