@@ -15,7 +15,7 @@ from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.idempotency import as_it_was
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Head, Scope
-from agent_memory.core.threads import apart, given_up
+from agent_memory.core.threads import Handover, apart, given_up
 from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import AgentMemoryError, ConfigError
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 50  # sessions that `Absorber.prepare` takes in one call
+# the longest wait of `close` for work on a backlog, which may wait for a write of another process
+_BACKLOG_SECONDS = 3.0
 
 
 class OpenMemory:
@@ -111,11 +113,19 @@ class OpenMemory:
         """Close as `close` does. Leave work to the next process if it takes more than `seconds`."""
         if not self._guard.closed:
             self._guard.closed = True
+            if self._background is None:
+                seconds = _BACKLOG_SECONDS
             until = None if seconds is None else monotonic() + seconds
             if self._background is not None:
                 self._background.drain(seconds)
-            self._behind.stop(None if until is None else max(0.0, until - monotonic()))
-            self.components.close()
+            if self._behind.stop(None if until is None else max(0.0, until - monotonic())):
+                self.components.close()
+            else:
+                Handover("memory-close", self._close_later)
+
+    def _close_later(self) -> None:
+        self._behind.stop()
+        self.components.close()
 
     def _update_all(self, updates: Sequence[Update]) -> list[Head | Exception]:
         """Run several callers' updates in one transaction. Return the head or the error of each."""

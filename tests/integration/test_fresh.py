@@ -1,9 +1,11 @@
 """New messages are found in other sessions before any block has absorbed them."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from agent_memory import AgentMemory, StaticMemory, VectorMemory
 from agent_memory.operations import import_session
 from agent_memory.stores.base import Store
 from tests.integration.fact_model import texts
-from tests.kit import Silent, until, user
+from tests.kit import SECONDS, Silent, until, user
 
 SAID = "I am allergic to peanuts, badly."
 ASKED = "Am I allergic to peanuts?"
@@ -345,3 +347,27 @@ def test_another_process_knows_it(
         memory.update("a", user(SAID), user_id="u")
         assert asked() == [FOUND, FOUND]
     assert asked() == [FOUND, FOUND]
+
+
+def test_a_reader_ends_while_another_process_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong: the end of a program that only asked waits for the backlog, which waits for a lock."""
+    monkeypatch.setattr("agent_memory.engine.opened._BACKLOG_SECONDS", 0.2)
+    path = tmp_path / "m.db"
+    with AgentMemory(path, blocks=[]) as memory:
+        for number in range(100):
+            memory.update("s", user(f"{number} herons stand in the reeds."), user_id="ana")
+    AgentMemory(path).close()  # registers the block's vectors
+    held = sqlite3.connect(path, isolation_level=None)
+    held.execute("BEGIN IMMEDIATE")
+    memory = AgentMemory(path)
+    assert memory.search("herons", user_id="ana")
+    begun = time.monotonic()
+    memory.close()
+    assert time.monotonic() - begun < SECONDS / 2
+    held.execute("ROLLBACK")
+    held.close()
+    with AgentMemory(path) as memory:
+        memory.flush()
+        assert memory.stats().blocks["vector"].lag == 0

@@ -315,8 +315,11 @@ class Worker:
             self.drain()
         return all(map(self._backoff.idle, visited))
 
-    def stop(self, seconds: float | None = None) -> None:
-        """Stop after the current sessions. Wait at most `seconds`. None means no limit."""
+    def stop(self, seconds: float | None = None) -> bool:
+        """Stop after the current sessions. Wait at most `seconds`. None means no limit.
+
+        Return whether all threads have ended.
+        """
         with self._lock:
             self._stopping = True
             self._changed.notify_all()
@@ -324,6 +327,7 @@ class Worker:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(None if deadline is None else max(0.0, deadline - monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _run(self) -> None:
         while (taken := self._next()) is not None:
