@@ -290,6 +290,7 @@ class Components:
                     logger.warning("%s was not loaded in advance: %r", name, error)
 
     def close(self) -> None:
+        self.resources.ahead.stop()
         for block in self.blocks.values():
             block.close()
         self.services.close()

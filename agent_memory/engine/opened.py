@@ -74,6 +74,7 @@ class OpenMemory:
             self._behind.start()
         # the threads also end if the memory is garbage-collected without `close`
         weakref.finalize(self, self._behind.stop, 0).atexit = False
+        weakref.finalize(self, parts.resources.ahead.stop).atexit = False
 
     def __repr__(self) -> str:
         return f"AgentMemory(namespace={self.config.namespace!r}, blocks={list(self.blocks)})"

@@ -21,6 +21,7 @@ from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Sou
 from agent_memory.core.settings_model import Address, Positive, SettingsModel
 from agent_memory.core.timestamps import IN_UTC, Zones
 from agent_memory.errors import ConfigError
+from agent_memory.ltm_blocks.encode_ahead import EncodeAhead
 from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:
@@ -85,6 +86,11 @@ class Resources:
     def pending(self) -> Pending:
         """The reader of entries that a block has not absorbed yet."""
         return Pending(self.store)
+
+    @made_once
+    def ahead(self) -> EncodeAhead:
+        """The thread that encodes new messages in the background."""
+        return EncodeAhead()
 
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])

@@ -1,34 +1,24 @@
-"""An index of pending entries, and their encoding in the background.
-
-Pending entries are messages in the log that a block has not absorbed yet.
-"""
+"""An index of pending entries: messages in the log that a block has not absorbed yet."""
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from math import log1p
-from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from agent_memory.core import threads
 from agent_memory.core.cache import Cache
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.records import Entry, Record
-from agent_memory.errors import AgentMemoryError
 from agent_memory.stores.pending import Tail, Tails
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Turn
     from agent_memory.retrieval.index import SegmentIndex
     from agent_memory.retrieval.vectors import Encoding
-
-logger = logging.getLogger(__name__)
 
 Encode = Callable[[Sequence[str]], "Sequence[Encoding]"]
 """See `Encoder.encode`."""
@@ -37,63 +27,6 @@ MOST_BYTES = 128 * 2**20
 """Maximum size of the indexes that a block's `Waiting` caches. At least one index is cached."""
 
 _RECORD_BYTES = 2_000  # estimated size of a record without its features
-_MOST_OWNERS = 10_000
-_LATER_SECONDS = 0.2  # delay, so that a process that exits soon loads no encoder
-
-
-class EncodeAhead:
-    """Encodes stored messages on one background thread, before a question needs them.
-
-    After `stop` nothing is lost: a question encodes the messages that are not encoded yet.
-    """
-
-    def __init__(self) -> None:
-        self._lock = fork_safe_lock()
-        self._begin()
-        begin_anew_in_child(self, EncodeAhead._begin)
-
-    def _begin(self) -> None:
-        self._waiting: OrderedDict[str, Callable[[], bool]] = OrderedDict()
-        self._runs = self._stopped = False
-
-    def add(self, owner: str, encode: Callable[[], bool]) -> None:
-        """Schedule a call of `encode`, which encodes an owner's messages.
-
-        The call is repeated while it returns True. It replaces an earlier call for the same owner.
-        After `stop`, and while 10,000 owners have pending calls, a new call is ignored.
-        """
-        with self._lock:
-            if self._stopped or len(self._waiting) >= _MOST_OWNERS:
-                return
-            self._waiting[owner] = encode
-            runs, self._runs = self._runs, True
-        if not runs:
-            threads.Handover("memory-encoder", self._run)
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            self._waiting.clear()
-
-    def _run(self) -> None:
-        sleep(_LATER_SECONDS)
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._runs = False
-                    return
-                owner, encode = self._waiting.popitem(last=False)
-            try:
-                more = encode()
-            except AgentMemoryError as error:  # the next question meets the same error
-                logger.info("new messages are not encoded yet: %s", error)
-                more = False
-            except Exception:  # the thread continues with other owners
-                logger.exception("new messages are not encoded yet")
-                more = False
-            with self._lock:
-                if more and not self._stopped:
-                    self._waiting.setdefault(owner, encode)
 
 
 WHOLE = 500

@@ -19,7 +19,7 @@ from agent_memory.core.text import WORD
 from agent_memory.core.threads import given_up
 from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, by_owner, message_id
-from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, EncodeAhead, Waiting
+from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, Waiting
 from agent_memory.models.embedders import EmbeddingField
 from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.embedders.best_effort import BestEffort
@@ -71,7 +71,6 @@ class VectorMemory(Block):
     _embedder: Encoder | None = PrivateAttr(default=None)
     _vectors: VectorStore = PrivateAttr()
     _waiting: Waiting = PrivateAttr()
-    _ahead: EncodeAhead = PrivateAttr()
     _meanings: BestEffort = PrivateAttr()
 
     @field_validator("store")
@@ -108,7 +107,7 @@ class VectorMemory(Block):
         """
         bound = super().bind(resources)
         bound._vectors, bound._waiting = resources.vectors(self._qdrant), Waiting(bound.roles)
-        bound._ahead, bound._meanings = EncodeAhead(), BestEffort(bound._ready)
+        bound._meanings = BestEffort(bound._ready)
         try:
             bound._ready()
         except (ModelError, StoreUnavailable, Damaged) as error:
@@ -156,7 +155,6 @@ class VectorMemory(Block):
             self._vectors.search_vectors(self.name, scope.owner, Query(), 1)
 
     def close(self) -> None:
-        self._ahead.stop()
         if self._qdrant is not None:
             self._vectors.close()
 
@@ -168,7 +166,8 @@ class VectorMemory(Block):
 
     def said(self, scope: Scope) -> None:
         if self._embedder is not None and self._embedder.on_this_machine:
-            self._ahead.add(scope.owner, partial(self._encode_ahead, scope))
+            encode = partial(self._encode_ahead, scope)
+            self.resources.ahead.add((self.name, scope.owner), encode)
 
     def _encode_ahead(self, scope: Scope) -> bool:
         """Encode some pending entries, newest first. Return whether there may be more."""

