@@ -16,6 +16,7 @@ import pytest
 from agent_memory import AgentMemory, AgentMemoryConfig, Block, ExtractiveMemory, FlushToLTM
 from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.assembly import Components
+from agent_memory.errors import StoreUnavailable
 from agent_memory.models.embedders.local import MiniLMEmbedder
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM, watched
@@ -289,3 +290,19 @@ def test_a_dropped_memory_encodes_no_more(monkeypatch: pytest.MonkeyPatch) -> No
     del memory
     until(lambda: not encodes())
     assert not encoded
+
+
+def test_a_store_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
+    """Wrong: each program that searches a read-only file prints a traceback."""
+    store = MemoryStore()
+
+    def watch(step: str) -> None:
+        if step == "before lease":
+            raise StoreUnavailable("The file is read-only.")
+
+    with AgentMemory(store=store, blocks=[]) as memory:
+        memory.update("s", [user(f"Heron {number} stands still.") for number in range(70)])
+    with AgentMemory(store=watched(store, watch)) as memory:
+        assert memory.search("herons", session_id="s")
+        until(lambda: "The file is read-only." in caplog.text)
+    assert not any(record.exc_info for record in caplog.records)

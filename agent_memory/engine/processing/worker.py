@@ -28,7 +28,7 @@ from agent_memory.core.threads import apart
 from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.session_work import Processed, SessionWork
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.errors import Damaged
+from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.models.loading import break_off_loading
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
@@ -343,6 +343,10 @@ class Worker:
                     self.work_off()
             except Damaged as error:
                 leave_out(error)
+                self._postpone(session_id)
+            except StoreUnavailable as error:
+                text = "session %r not processed; it will be tried again: %s"
+                logger.warning(text, session_id, error)
                 self._postpone(session_id)
             except BaseException:  # even a sys.exit() in one session must not end the thread
                 logger.exception("session %r not processed; it will be tried again", session_id)
