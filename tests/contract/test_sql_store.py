@@ -128,7 +128,7 @@ def test_a_disk_that_is_full(path: Path) -> None:
     head = store.append("s", [draft("a")])
     store._database.alone(lambda c: c.value("PRAGMA max_page_count=1"))  # no more than there are
     for session in ("s", "t"):
-        with pytest.raises(StoreUnavailable, match="full") as caught:
+        with pytest.raises(StoreUnavailable, match="Free space on the disk") as caught:
             store.append(session, [draft("b"), draft("my secret " * 10_000)])
         assert "my secret" not in f"{caught.value} {caught.value.__cause__}"
         assert str(path.parent) not in str(caught.value)  # a model may see it

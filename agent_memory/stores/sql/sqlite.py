@@ -263,6 +263,8 @@ class Database(SQLDatabase):
             self.read(is_current)  # raises an error for a newer release
         if "readonly database" in str(error) or "unable to open database file" in str(error):
             text += " Allow this process to write to the file and its folder."
+        if "disk is full" in str(error):
+            text += " Free space on the disk."
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(text)
         if _MALFORMED in str(error):  # other pages of the file may be intact
