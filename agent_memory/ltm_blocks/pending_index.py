@@ -48,6 +48,12 @@ Make = Callable[[Sequence[tuple[Entry, "Turn"]]], Encoded]
 """Makes records of turns, in the form in which the block will store them."""
 
 
+def are_many(tails: Tails) -> bool:
+    """Return whether there are too many pending entries to index all of them."""
+    tokens = sum(tail.tokens for tail in tails.read)
+    return tokens > WHOLE_TOKENS or sum(tail.count for tail in tails.read) > WHOLE
+
+
 class Index(NamedTuple):
     """The index of some pending entries, and the records of these entries by id."""
 
@@ -109,8 +115,7 @@ class Waiting:
             self._cache.drop(owner)
         if not tails.read:
             return None
-        count = sum(tail.count for tail in tails.read)
-        if count > WHOLE or sum(tail.tokens for tail in tails.read) > WHOLE_TOKENS:
+        if are_many(tails):
             newest, sharing = _chosen(tails.read, question, self._roles)
             return _index([make(newest), (reuse or make)(sharing)])
         with self._lock:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import PrivateAttr, field_validator
 
 from agent_memory.core.messages import Message
+from agent_memory.core.notices import notice
 from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
 from agent_memory.core.settings_model import Positive
 from agent_memory.core.text import WORD
 from agent_memory.core.threads import given_up
 from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, by_owner, message_id
-from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, Waiting
+from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, Waiting, are_many
 from agent_memory.models.embedders import EmbeddingField
 from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.embedders.best_effort import BestEffort
@@ -272,6 +273,11 @@ class VectorMemory(Block):
                 self._meanings.rest(error)
         query = self._meanings.query(question, today)
         tails = self.resources.pending.of(self.name, scope)
+        if are_many(tails):
+            notice(
+                f"{tails.count} messages are not absorbed yet. Only the newest, and those that "
+                "share words with the question, were searched. `flush` absorbs all."
+            )
         soon = self._meanings.soon()
         make, reuse = (partial(self._encoded, scope, encode) for encode in (soon, soon.cached))
         waiting = self._waiting.index(tails, scope.owner, question, make, soon.is_whole, reuse)

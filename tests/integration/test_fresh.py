@@ -371,3 +371,14 @@ def test_a_reader_ends_while_another_process_writes(
     with AgentMemory(path) as memory:
         memory.flush()
         assert memory.stats().blocks["vector"].lag == 0
+
+
+def test_pending_messages_that_are_not_searched_are_reported(tmp_path: Path) -> None:
+    """Wrong: nothing shows why a message from a bulk of new messages is not recalled."""
+    with AgentMemory(tmp_path / "m.db", blocks=[]) as memory:
+        memory.update("s", [user(f"Heron {number} stands.") for number in range(600)], user_id="a")
+    with AgentMemory(tmp_path / "m.db") as memory:
+        (warning,) = memory.get("t", "Which animal did I see?", user_id="a").warnings
+        assert "600 messages are not absorbed yet" in warning
+        memory.flush()
+        assert memory.get("t", "Which animal did I see?", user_id="a").warnings == []
