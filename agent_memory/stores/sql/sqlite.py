@@ -263,6 +263,8 @@ class Database(SQLDatabase):
             self.read(is_current)  # raises an error for a newer release
         if "readonly database" in str(error) or "unable to open database file" in str(error):
             text += " Allow this process to write to the file and its folder."
+        if "is locked" in str(error):
+            text += " Another program writes to the file. End its transaction, and try again."
         if "disk is full" in str(error):
             text += " Free space on the disk."
         if isinstance(error, sqlite3.OperationalError):
