@@ -1,9 +1,10 @@
 """`AsyncAgentMemory`: the calls of `AgentMemory` for async code.
 
 Each call runs on a thread, through anyio. This works with asyncio and trio, and with several event
-loops at the same time. Each loop has at most 16 threads for a memory. A running call continues to
-its end even if its caller is cancelled. In a cancelled scope (anyio, trio), the caller waits for
-the call. After `asyncio.Task.cancel`, the caller does not wait.
+loops at the same time. Each loop has at most 16 threads for a memory, and 64 for `completion`,
+which waits for a model. A running call continues to its end even if its caller is cancelled. In a
+cancelled scope (anyio, trio), the caller waits for the call. After `asyncio.Task.cancel`, the
+caller does not wait.
 """
 
 from __future__ import annotations
@@ -32,17 +33,22 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = 16
+MODEL_THREADS = 64
+"""Calls that wait for a model have their own threads, so that no other call waits for a model."""
+
 _END = object()
 
 
 class Run(Protocol):
-    """A function that runs a call on one of a memory's threads."""
+    """A function that runs a call on a thread, when fewer than `threads` are busy."""
 
-    def __call__(self, call: Callable[[], T], /) -> Coroutine[Any, Any, T]: ...
+    def __call__(
+        self, call: Callable[[], T], /, threads: int = THREADS
+    ) -> Coroutine[Any, Any, T]: ...
 
 
 def awaited(
-    call: Callable[Concatenate[S, P], T],
+    call: Callable[Concatenate[S, P], T], threads: int = THREADS
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Return an async method that runs a sync class's method on a thread.
 
@@ -54,7 +60,7 @@ def awaited(
     @wraps(call)
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         bound: Callable[P, T] = getattr(self._sync, name)
-        result: T = await self._run(partial(bound, *args, **kwargs))
+        result: T = await self._run(partial(bound, *args, **kwargs), threads)
         return result
 
     method.__qualname__ = f"Async{call.__qualname__}"
@@ -92,7 +98,7 @@ class AsyncCompletionStream:
 
     async def __anext__(self) -> Any:
         try:
-            chunk = await self._run(partial(next, self._stream, _END))
+            chunk = await self._run(partial(next, self._stream, _END), MODEL_THREADS)
         except BaseException:  # also if the task is cancelled: nothing else closes the stream
             self._stream.close()
             raise
@@ -109,7 +115,7 @@ def completion_of(
     call: Callable[Concatenate[S, P], Any],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Any]]:
     """Return an async `completion`. With `stream`, it returns an `AsyncCompletionStream`."""
-    complete = awaited(call)
+    complete = awaited(call, MODEL_THREADS)
 
     @wraps(complete)
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
@@ -232,7 +238,10 @@ class AsyncAgentMemory:
             self.memory = AgentMemory(config, **fields)
         self._sync = self.memory
         # one limiter for each event loop: a waiting task can be woken only in its own loop
-        self._limiter = RunVar[anyio.CapacityLimiter](f"agent-memory-{uuid4()}")
+        self._limiters = {
+            threads: RunVar[anyio.CapacityLimiter](f"agent-memory-{threads}-{uuid4()}")
+            for threads in (THREADS, MODEL_THREADS)
+        }
         self._calls = 0
         self._ended = threading.Condition()
 
@@ -311,10 +320,10 @@ class AsyncAgentMemory:
             self._ended.wait_for(lambda: not self._calls)
         self.memory.close()
 
-    async def _run(self, call: Callable[[], T], /) -> T:
-        limiter = self._limiter.get(None)
+    async def _run(self, call: Callable[[], T], /, threads: int = THREADS) -> T:
+        limiter = self._limiters[threads].get(None)
         if limiter is None:
-            self._limiter.set(limiter := anyio.CapacityLimiter(THREADS))
+            self._limiters[threads].set(limiter := anyio.CapacityLimiter(threads))
         return await run_sync(partial(self._counted, call), limiter=limiter)
 
     def _counted(self, call: Callable[[], T]) -> T:

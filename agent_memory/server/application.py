@@ -17,7 +17,7 @@ from inspect import isawaitable
 from math import inf
 from random import getrandbits
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote_to_bytes
 
 from starlette.datastructures import MutableHeaders
@@ -27,6 +27,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
 
 from agent_memory import __version__
+from agent_memory.aio import MODEL_THREADS, THREADS
 from agent_memory.client.calls import EXACT
 from agent_memory.core.notices import error_text
 from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
@@ -81,7 +82,6 @@ _Job: TypeAlias = "tuple[_Remembered | None, At, Form]"
 Authenticate = Callable[[Request], "Principal | Awaitable[Principal]"]
 """Returns the principal of a request, or raises an `HTTPException` or `Refused`."""
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
@@ -216,14 +216,15 @@ class Application:
             at, form, size = await self._read(request, operation, path, remembered)
         except Refused:
             if remembered is not None:  # if the credential is invalid by now, report that instead
-                await self._run(self._credentials.principal_of, remembered[0])  # type: ignore[union-attr]
+                await self._run(partial(self._credentials.principal_of, remembered[0]))  # type: ignore[union-attr]
             raise
         job = remembered, at, form
         batcher = self._batchers.get(operation.name)
         if batcher is not None and size <= _BRIEF_BYTES and not is_on():
             answer = await batcher.run(job)
         else:
-            answer = await self._run(self._call, operation.run, job)
+            call = partial(self._call, operation.run, job)
+            answer = await self._run(call, threads=_threads_of(operation))
         if not operation.streams:
             return answer_of(answer)
         headers = {**ALWAYS, "content-type": operation.streams}
@@ -294,7 +295,7 @@ class Application:
         if remembered is not None:
             principal = remembered[1]
         elif isinstance(self._credentials, Credentials):
-            principal = await self._run(self._credentials.principal_of, _shown_in(request))
+            principal = await self._run(partial(self._credentials.principal_of, _shown_in(request)))
         else:
             result = self._credentials(request)
             principal = await result if isawaitable(result) else result
@@ -305,9 +306,9 @@ class Application:
             raise Refused(TOO_MANY, detail, headers={"Retry-After": str(wait)})
         return principal
 
-    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _run(self, call: Callable[[], T], threads: int = THREADS) -> T:
         """Run a call on one of the memory's threads, with the time limit."""
-        running = self._memory.run(call, *args, **kwargs)
+        running = self._memory._run(call, threads)
         return await asyncio.wait_for(running, self._limits.call_seconds)
 
     def _open_batchers(self) -> dict[str, Batcher[_Job]]:
@@ -315,7 +316,7 @@ class Application:
         if memory.config.overflow_mode != "background":
             return {}  # an inline update may call a model before it returns
         parallel = _REMOTE_BATCHES if memory.components.store.remote else 1
-        run, seconds = self._memory.run, self._limits.call_seconds
+        run, seconds = self._memory._run, self._limits.call_seconds
         return {
             each.name: Batcher(run, partial(self._call_all, each.run_all), parallel, seconds)
             for each in OPERATIONS
@@ -352,8 +353,9 @@ class Application:
 
     async def _pieces(self, items: Iterator[Any], operation: Operation) -> AsyncGenerator[bytes]:
         """Encode the items of a stream. If the stream fails, its last item has problem details."""
+        step, threads = partial(next, items, None), _threads_of(operation)
         try:
-            while (item := await self._memory.run(partial(next, items, None))) is not None:
+            while (item := await self._memory._run(step, threads)) is not None:
                 yield line_of(item, operation.streams)
         except AgentMemoryError as error:
             logger.warning("A stream failed: %s", type(error).__name__)
@@ -451,6 +453,10 @@ def _named(request: Request, response: Response) -> Response:
     """Record the path as the route of a request, for a route without parameters."""
     request.scope[_LINE].route = request.scope["path"]
     return response
+
+
+def _threads_of(operation: Operation) -> int:
+    return MODEL_THREADS if operation.asks_model else THREADS
 
 
 def _literals_first(path: str) -> list[tuple[bool, str]]:

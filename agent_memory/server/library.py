@@ -69,6 +69,7 @@ def operation_of(call: Call) -> Operation:
         versioned=call.versioned,
         run_all=_append_all if call.name == "append_messages" else None,
         anyones=call.needs != "admin" and call.subject != "shared",
+        asks_model=call.function_name == "completion",
         exact=True,
         more_rights=_MORE_RIGHTS.get(call.name, ""),
     )

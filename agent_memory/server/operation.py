@@ -104,6 +104,7 @@ class Operation:
     # take less time than starting a thread for each of them.
     run_all: RunAll | None = None
     anyones: bool = False  # whether an admin may make the call without a user; see `At.user_id`
+    asks_model: bool = False  # whether the call waits for a model's answer
     exact: bool = False  # whether the call can also respond in the format `EXACT`
     more_rights: str = ""  # text after `needs` in the OpenAPI document, about further rights
 

@@ -165,7 +165,8 @@ def test_cancelled_before_it_began(way: str) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(THREADS):
                 group.start_soon(memory._run, busy.wait)
-            await until(lambda: (own := memory._limiter.get(None)) and own.available_tokens == 0)
+            limiter = memory._limiters[THREADS]
+            await until(lambda: (own := limiter.get(None)) and own.available_tokens == 0)
             if way == "task.cancel":
                 task = asyncio.ensure_future(memory.update("s", say(7, 3)))
                 await asyncio.sleep(0.01)

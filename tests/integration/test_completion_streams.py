@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from agent_memory import AgentMemory, AsyncAgentMemory
-from agent_memory.aio import AsyncCompletionStream
+from agent_memory.aio import THREADS, AsyncCompletionStream
 from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.errors import InvalidMessage, MemoryClosed, ModelUnavailable
 from agent_memory.models.llm import Reading
@@ -318,6 +318,36 @@ def test_streams_are_awaited(fake: FakeLLM, backend: str) -> None:
             await stream.aclose()
 
     anyio.run(run, backend=backend)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_other_call_waits_for_models(fake: FakeLLM, stream: bool) -> None:
+    """Wrong: while many users wait for a slow model, the calls of all other users wait too."""
+
+    async def turn(memory: AsyncAgentMemory, n: int) -> None:
+        answer = await memory.completion(f"s{n}", "Hello", stream=stream)
+        if stream:
+            await read(answer, [])
+
+    async def run() -> None:
+        with remembering(fake) as memory:
+            together = AsyncAgentMemory(memory)
+            async with anyio.create_task_group() as group:
+                for n in range(THREADS + 1):
+                    group.start_soon(turn, together, n)
+                try:
+                    with anyio.fail_after(10):
+                        while len(fake.requests) < THREADS:
+                            await anyio.sleep(0.001)
+                    with anyio.move_on_after(10) as waiting:
+                        await together.update("t", {"role": "user", "content": "Hello"})
+                finally:
+                    answers.set()
+            assert not waiting.cancelled_caught
+
+    answers = threading.Event()
+    fake.default = lambda _: "Hi." if answers.wait(30) else ""
+    anyio.run(run)
 
 
 def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_memory.aio import THREADS
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.limits import Limits
+from agent_memory.testing import FakeLLM
 from tests.integration.serving import (
     BY_NAME,
     Answer,
@@ -187,6 +190,35 @@ def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
         with unanswered(service):
             answer = service.call("read_session", key, {"session_id": "s"})
         assert (answer.status, answer.problem) == (504, "too-slow")
+
+
+@pytest.mark.parametrize("name", ["take_turn", "stream_turn"])
+def test_turns_that_wait_for_a_model_delay_no_other_call(tmp_path: Path, name: str) -> None:
+    """Wrong: while a few clients wait for a slow model, the service is not ready."""
+    answers = threading.Event()
+    with FakeLLM(lambda _: "Hi." if answers.wait(30) else "") as fake:
+
+        async def readiness(service: Service) -> Answer:
+            key = service.key("ana")
+            shown = [("Authorization", f"Bearer {key}")]
+            turns = []
+            for n in range(THREADS + 1):
+                given = {"session_id": f"s{n}", "message": "Hello"}
+                method, path, body = request_of(BY_NAME[name], given)
+                sent = json.dumps(body).encode()
+                turns.append(asyncio.ensure_future(service.answered(method, path, shown, sent)))
+            try:
+                async with asyncio.timeout(10):
+                    while len(fake.requests) < THREADS:
+                        await asyncio.sleep(0.001)
+                return await service.answered("GET", "/health/ready", [])
+            finally:
+                answers.set()
+                await asyncio.gather(*turns)
+
+        with serving(tmp_path, api_base=fake.api_base) as service:
+            ready = asyncio.run(readiness(service))
+        assert ready.status == 200
 
 
 def _size(service: Service) -> tuple[int, ...]:
