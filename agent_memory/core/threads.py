@@ -143,13 +143,24 @@ def failed(error: BaseException) -> Future[Any]:
 
 
 def given_up() -> bool:
-    """Return whether the call that runs on this thread was abandoned."""
+    """Return whether the call that runs on this thread was abandoned, or its stream closed."""
     return unwanted()()
 
 
 def unwanted() -> Callable[[], bool]:
     """Return a function that checks, on any thread, whether this thread's call was abandoned."""
     return _unwanted.get(lambda: False)
+
+
+@contextmanager
+def wanted_until(stopped: Callable[[], bool]) -> Iterator[None]:
+    """Make `given_up` return True in the body of the `with` as soon as `stopped` does."""
+    outer = unwanted()
+    token = _unwanted.set(lambda: stopped() or outer())
+    try:
+        yield
+    finally:
+        _unwanted.reset(token)
 
 
 def apart(call: Callable[P, T]) -> Callable[P, T]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import SecretStr
 
-from agent_memory.core.threads import apart
+from agent_memory.core.threads import apart, given_up
 from agent_memory.core.tracing import current, leaving
 from agent_memory.errors import (
     ContextTooLong,
@@ -177,7 +177,7 @@ class Provider:
             return min(self.max_wait, max(backoff(state), _retry_after(error)))
 
         retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(self._attempts),
+            stop=lambda state: given_up() or state.attempt_number >= self._attempts,
             wait=wait,
             retry=tenacity.retry_if_exception(_is_passing),
             before_sleep=partial(self._note, call),

@@ -374,6 +374,25 @@ def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: 
         assert memory.history("s") == []
 
 
+def test_a_closed_stream_asks_a_failing_model_no_more(fake: FakeLLM) -> None:
+    """Wrong: after its reader has left, a stream calls a failing model again and again."""
+
+    async def run() -> None:
+        with remembering(fake, model_timeout=0.5) as memory:
+            together = AsyncAgentMemory(memory)
+            fake.outage("hang")
+            stream = await together.completion("s", "Five and one?", stream=True)
+            task = asyncio.create_task(read(stream, []))
+            while not fake.requests:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.wait([task])
+            await together.close()  # waits for the reading thread
+            assert len(fake.requests) == 1
+
+    asyncio.run(run())
+
+
 class _Stream:
     """A stream like litellm's that counts how often its connection was closed."""
 

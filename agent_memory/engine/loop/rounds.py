@@ -15,6 +15,7 @@ from pydantic.errors import PydanticUserError
 
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
+from agent_memory.core.threads import wanted_until
 from agent_memory.core.tools import bad_arguments, result_text, untitled
 from agent_memory.core.turns import EARLIER, Turn, answer_in, check_so_far, open_calls, turn_of
 from agent_memory.engine.reading import readable
@@ -276,7 +277,7 @@ class CompletionStream:
         return self
 
     def __next__(self) -> Any:
-        with self._reading:
+        with self._reading, wanted_until(lambda: self._stopped):
             try:
                 while not self._stopped:
                     chunk = next(self._chunks)
@@ -293,7 +294,7 @@ class CompletionStream:
                     self._chunks.close()
 
     def close(self) -> None:
-        """Stop, from any thread. A thread that is reading stops after its current chunk."""
+        """Stop, from any thread. A reading thread stops after its current chunk or attempt."""
         self._stopped = True
         if self._reading.acquire(blocking=False):
             try:
