@@ -3,8 +3,8 @@
 Each call runs on a thread, through anyio. This works with asyncio and trio, and with several event
 loops at the same time. Each loop has at most 16 threads for a memory, and 64 for `completion`,
 which waits for a model. A running call continues to its end even if its caller is cancelled. In a
-cancelled scope (anyio, trio), the caller waits for the call. After `asyncio.Task.cancel`, the
-caller does not wait.
+cancelled scope (anyio, trio), the caller waits for the call, but not for a model. After
+`asyncio.Task.cancel`, the caller does not wait.
 """
 
 from __future__ import annotations
@@ -324,7 +324,9 @@ class AsyncAgentMemory:
         limiter = self._limiters[threads].get(None)
         if limiter is None:
             self._limiters[threads].set(limiter := anyio.CapacityLimiter(threads))
-        return await run_sync(partial(self._counted, call), limiter=limiter)
+        is_model = threads == MODEL_THREADS  # it may hang, and nothing is stored before it answers
+        counted = partial(self._counted, call)
+        return await run_sync(counted, abandon_on_cancel=is_model, limiter=limiter)
 
     def _counted(self, call: Callable[[], T]) -> T:
         with self._ended:

@@ -20,6 +20,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote_to_bytes
 
+import anyio
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -355,7 +356,11 @@ class Application:
         """Encode the items of a stream. If the stream fails, its last item has problem details."""
         step, threads = partial(next, items, None), _threads_of(operation)
         try:
-            while (item := await self._memory._run(step, threads)) is not None:
+            while True:
+                with anyio.CancelScope(shield=True):  # `items` cannot be closed while it runs
+                    item = await self._memory._run(step, threads)
+                if item is None:
+                    break
                 yield line_of(item, operation.streams)
         except AgentMemoryError as error:
             logger.warning("A stream failed: %s", type(error).__name__)

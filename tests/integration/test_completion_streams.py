@@ -374,23 +374,25 @@ def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: 
         assert memory.history("s") == []
 
 
-def test_a_closed_stream_asks_a_failing_model_no_more(fake: FakeLLM) -> None:
-    """Wrong: after its reader has left, a stream calls a failing model again and again."""
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_closed_stream_asks_a_failing_model_no_more(fake: FakeLLM, backend: str) -> None:
+    """Wrong: a reader that leaves waits for a model that hangs, or the stream calls it again."""
 
     async def run() -> None:
-        with remembering(fake, model_timeout=0.5) as memory:
+        with remembering(fake, model_timeout=2) as memory:
             together = AsyncAgentMemory(memory)
             fake.outage("hang")
             stream = await together.completion("s", "Five and one?", stream=True)
-            task = asyncio.create_task(read(stream, []))
-            while not fake.requests:
-                await asyncio.sleep(0.001)
-            task.cancel()
-            await asyncio.wait([task])
+            async with anyio.create_task_group() as group:
+                group.start_soon(read, stream, [])
+                while not fake.requests:
+                    await anyio.sleep(0.001)
+                group.cancel_scope.cancel()
+            assert together._calls == 1  # the reader has left before the model failed
             await together.close()  # waits for the reading thread
             assert len(fake.requests) == 1
 
-    asyncio.run(run())
+    anyio.run(run, backend=backend)
 
 
 class _Stream:
