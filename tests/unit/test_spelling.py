@@ -25,6 +25,8 @@ def test_words_that_differ_by_one_letter(typed: str, meant: str) -> None:
         "What is in src/parsr.py, recv_bufer and foo.barr of v2.1rc?",  # not words
         "In welcher Stadt wohne ich jetz?",  # not English
         "In which year did Priya's plumber move to Szeged?",
+        "where is " + "pasprt" * 100_000,  # would take gigabytes
+        "fix: " + " ".join(f"frobn{letter}cate" for letter in "abcdefghjkl"),  # code
     ],
 )
 def test_what_is_not_corrected(text: str) -> None:

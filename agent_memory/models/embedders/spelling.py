@@ -19,9 +19,9 @@ from agent_memory.retrieval.languages import languages_of
 if TYPE_CHECKING:
     from spellchecker import SpellChecker
 
-_SHORTEST = 3
 # capitalised words are mostly names; parts of paths and identifiers are not words
-_WORD = re.compile(r"(?<![\w./@:-])[a-z]+(?![\w/@'\u2019]|[.:-]\w)")
+_WORD = re.compile(r"(?<![\w./@:-])[a-z]{3,20}+(?![\w/@'\u2019]|[.:-]\w)")
+_MOST = 10  # a text with more unknown words is code or jargon, and would take long
 
 
 def corrections(text: str) -> dict[str, str]:
@@ -31,8 +31,8 @@ def corrections(text: str) -> dict[str, str]:
     """
     if "english" not in languages_of(text) or find_spec("spellchecker") is None:
         return {}
-    unknown = {word for word in _WORD.findall(text) if len(word) >= _SHORTEST} - _common()
-    found = {word: _nearest(word) for word in unknown}
+    unknown = set(_WORD.findall(text)) - _common()
+    found = {word: _nearest(word) for word in unknown} if len(unknown) <= _MOST else {}
     return {word: near for word, near in found.items() if near != word}
 
 
