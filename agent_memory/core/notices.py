@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import wraps
+from pathlib import PurePath
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -38,8 +39,6 @@ def noticed(call: Callable[[], T]) -> tuple[T, list[str]]:
 
 def error_text(error: Exception) -> str:
     """Return an error as text. An `OSError` shows a file without its folders."""
-    from pathlib import PurePath  # imported late, because hooks of coding agents must start fast
-
     if isinstance(error, OSError) and error.filename is not None:
         return f"{type(error).__name__}: {error.strerror}: {PurePath(str(error.filename)).name!r}"
     return f"{type(error).__name__}: {error}"
