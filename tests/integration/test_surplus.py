@@ -53,6 +53,7 @@ def test_doubles_have_all_names_and_numbers() -> None:
     order = "Please send the parcel with the number {} to the office in the old town by noon today"
     assert doubles([order.format("AB-1234"), order.format("AB-1235")]) == {}
     assert doubles(["", "", "a"]) == {1: 0}
+    assert doubles([DOCK, DOCK.casefold()]) == {1: 0}
 
 
 class Entries(ManualBlock):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from agent_memory.core.fusion import doubles, merge, select
 from agent_memory.core.records import Recall
-from agent_memory.core.text import identifiers, names
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, rendered
@@ -296,34 +295,6 @@ def test_a_fact_and_its_message_speak_for_each_other() -> None:
     assert merged[:2] == ["Likes tea.", "So much rain today."]
     alone = [one.text for one in merge({"vector": [said[0], said[1], replace(said[1], id="x")]})]
     assert alone[0] == "So much rain today."
-
-
-WORDS = st.sampled_from(["the", "boat", "The", "Ann", "went", "to", "Rome", "7", "again", "now"])
-TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), max_size=12)
-
-
-def pairs(text: str) -> set[tuple[str, str]]:
-    words = ["", *text.casefold().split()]
-    return set(pairwise(words))
-
-
-def same(one: str, other: str) -> bool:
-    left, right = pairs(one), pairs(other)
-    named = [{word.casefold() for word in (*identifiers(t), *names(t))} for t in (one, other)]
-    return len(left & right) >= 0.8 * len(left | right) and named[0] == named[1]
-
-
-@given(TEXTS)
-def test_it_finds_what_comparing_each_with_each_finds(texts: list[str]) -> None:
-    stay: list[int] = []
-    found: dict[int, int] = {}
-    for place, text in enumerate(texts):
-        first = next((one for one in stay if same(texts[one], text)), None)
-        if first is None:
-            stay.append(place)
-        else:
-            found[place] = first
-    assert doubles(texts) == found
 
 
 def test_a_text_with_a_word_more_says_the_same() -> None:
