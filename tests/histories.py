@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import pairs, shape_of
+from agent_memory.core.window import apply, choose_cut, visible
 
 Json = dict[str, Any]
+
+PLENTY = 1_000_000
 
 PNG = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
@@ -297,3 +300,9 @@ def _has_parts(view: Mapping[str, Any]) -> bool:
     content = view.get("content")
     parts = content if isinstance(content, list) else []
     return any(part.get("type") != "text" for part in parts if isinstance(part, dict))
+
+
+def least(entries: Sequence[Entry]) -> int:
+    """Return the smallest number of messages that a legal cut can leave."""
+    cut = choose_cut(entries, PLENTY, 1)
+    return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)

@@ -9,14 +9,11 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemory, AgentMemoryConfig, MemoryContext, Strategy, Summarize, Trim
 from agent_memory.core.context import leading_count
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry
-from agent_memory.core.window import apply, choose_cut, visible
+from agent_memory.core.window import choose_cut, visible
 from agent_memory.errors import InvalidSetting
 from agent_memory.strategies import Chain, Cut, FlushToLTM, Window
-from tests.histories import call, histories, result, unpaired
+from tests.histories import PLENTY, call, histories, least, result, unpaired
 from tests.kit import at_length
-
-PLENTY = 1_000_000
 
 
 class Never(Strategy):
@@ -137,12 +134,6 @@ def within(memory: AgentMemory, most: int) -> None:
         assert turns[-1] == entries[-1].message
 
 
-def least(entries: list[Entry]) -> int:
-    """Return the number of messages after the largest legal cut."""
-    cut = choose_cut(entries, PLENTY, 1)
-    return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)
-
-
 def test_a_tool_call_and_its_results_are_never_split() -> None:
     """Wrong: a call with more results than the capacity loses some of them, or its question."""
     ids = [f"c{i}" for i in range(6)]
@@ -171,20 +162,6 @@ def test_the_system_message_does_not_count() -> None:
         assert len(shown(context)) == 4
         assert context.messages[0].content == "Rules 2."
         assert memory.update("s", user(3)).start > 0
-
-
-def test_in_the_background_a_context_is_within_it_meanwhile() -> None:
-    """Wrong: before the background thread cuts the window, contexts exceed the capacity."""
-    with opened(
-        max_messages=6, overflow=Trim(), overflow_mode="background", background_threads=1
-    ) as memory:
-        memory._background.stop()  # type: ignore[union-attr]
-        for i in range(10):
-            memory.update("s", [user(i), answer(i)])
-        assert held(memory) == 20
-        assert len(shown(memory.get("s"))) == 6
-        memory.flush("s")
-        assert held(memory) <= 6
 
 
 def test_a_lowered_capacity_holds_at_once(tmp_path: Any) -> None:

@@ -26,7 +26,7 @@ from agent_memory.core.window import (
     visible,
 )
 from agent_memory.strategies import Window
-from tests.histories import call, histories, log_of, long_turn, result, torn
+from tests.histories import PLENTY, call, histories, least, log_of, long_turn, result, torn
 from tests.provider_logs import Logs
 
 U = {"role": "user", "content": "question"}
@@ -397,7 +397,6 @@ def test_the_layout_of_a_longer_window_is_that_of_its_parts(seed: int) -> None:
         assert window._layout(said) == window._laid_out(said)
 
 
-PLENTY = 10**9
 COUNTER = TokenCounter()
 
 
@@ -412,12 +411,6 @@ def fit(entries: Sequence[Entry], room: int, most: int | None = None) -> list[En
 
 def counted_logs() -> st.SearchStrategy[list[Entry]]:
     return st.builds(counted, histories())
-
-
-def least(entries: Sequence[Entry]) -> int:
-    """Return the smallest number of messages that a legal cut can leave."""
-    cut = choose_cut(entries, PLENTY, 1)
-    return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)
 
 
 @given(counted_logs(), st.integers(2, 60))
