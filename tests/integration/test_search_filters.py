@@ -132,18 +132,6 @@ def test_what_bears_on_nothing_is_not_found(blockless: AgentMemory) -> None:
     assert blockless.search("parrot", user_id="nobody") == []
 
 
-def test_blocks_that_absorb_answer_alone(tmp_path: Path) -> None:
-    """Wrong: a search returns a message twice, from a block and from the log."""
-    url = f"sqlite:///{tmp_path / 'm.db'}"
-    with AgentMemory(store=url, blocks=[StaticMemory(facts=["Parrots are birds."])]) as memory:
-        memory.update("s", PARROT, user_id="u")
-        found = memory.search("What is a parrot?", session_id="s")
-        assert {one.block for one in found} == {"static", "log"}
-    with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
-        memory.flush()
-        assert {one.block for one in memory.search("parrot", session_id="s")} == {"vector"}
-
-
 def test_a_code_alone_finds_its_message_first() -> None:
     """Wrong: a search for a code lists messages about codes that only begin alike before it."""
     with AgentMemory("memory://", blocks=[VectorMemory()], recall_timeout=30) as memory:
