@@ -81,23 +81,8 @@ def test_history_is_the_whole_log(memory: AgentMemory) -> None:
     assert memory.history("s", after=10, limit=5) == whole[10:15]
 
 
-def test_system_message_replaces_and_leads(memory: AgentMemory) -> None:
-    """Wrong: a context shows two system messages, or one that is not first."""
-    memory.update("s", {"role": "system", "content": "Speak French."})
-    memory.update("s", user("Hello"))
-    memory.update("s", {"role": "system", "content": "Speak Dutch."})
-    shown = memory.get("s").messages
-    assert [message.content for message in shown] == ["Speak Dutch.", "Hello"]
-
-
-def test_absorb_early(url: str) -> None:
-    """Wrong: `absorb` waits for an overflow, or messages of the window are recalled."""
-    every = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
-    with AgentMemory(store=url, max_tokens=2000, overflow=every) as memory:
-        head = memory.update("s", user("My bike is red."), user_id="ada")
-        assert head.cursors == {"vector": 1}
-        assert memory.get("s", "bike").recalls == []
-        assert memory.get("other", "bike", user_id="ada").recalls
+def test_absorb_early() -> None:
+    """Wrong: a number for `absorb` has no effect before an overflow."""
     tokens = FlushToLTM(blocks=[VectorMemory(name="later")], absorb=60)
     with AgentMemory(store="memory://", max_tokens=2000, overflow=tokens) as memory:
         cursors = [memory.update("s", user(f"My bike {i} is red.")).cursors for i in range(6)]
