@@ -114,7 +114,7 @@ def test_keep_messages() -> None:
     with AgentMemory(store="memory://", max_tokens=300, overflow=Trim(keep_messages=4)) as memory:
         for i in range(100):
             head = memory.update("s", user(f"Message number {i}, a short one."))
-            if i and head.start == head.end - 4:
+            if head.start and head.start == head.end - 4:
                 break
         assert len(memory.get("s").messages) == 4
 
