@@ -9,21 +9,7 @@ import pytest
 from agent_memory import AgentMemory, Message
 from agent_memory.errors import Conflict, InvalidInput, SessionOfAnotherUser
 from agent_memory.stores import MemoryStore
-from tests.kit import assistant, texts, user
-
-
-def test_a_retry_after_a_restart(url: str) -> None:
-    """Wrong: a retry after a crash stores the message twice."""
-    with AgentMemory(url) as memory:
-        first = memory.update("s", user("hello"), user_id="u", key="k")
-    with AgentMemory(url) as memory:
-        assert memory.update("s", user("hello"), user_id="u", key="k") == first
-        memory.update("s", assistant("hi"))
-        again = memory.update("s", user("hello"), user_id="u", key="k")
-        assert (again.end, again.total) == (first.end, first.total)
-        with pytest.raises(Conflict):
-            memory.update("s", user("hello!"), key="k")
-        assert texts(memory) == ["hello", "hi"]
+from tests.kit import assistant, user
 
 
 def test_the_same_content_is_what_is_said(url: str) -> None:
