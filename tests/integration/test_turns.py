@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, Message, StaticMemory, Summarize, VectorMemory
+from agent_memory import AgentMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.errors import InvalidMessage, StoreError, StoreUnavailable
 from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM, watched
@@ -101,19 +101,6 @@ def test_a_turn_is_stored_as_it_was(memory: AgentMemory) -> None:
     assert (head.end, head.user_id) == (7, "ada")
     given = [Q, call(["a", "b"]), result("b"), result("a"), call(["c"]), result("c"), answer]
     assert [one.message.to_dict() for one in memory.history("s")] == given
-
-
-def test_answers_of_providers_are_taken(memory: AgentMemory) -> None:
-    """Wrong: a provider's form of an answer is refused or stored changed."""
-    from litellm import ModelResponse
-    from openai.types.chat import ChatCompletion
-
-    choices = [{"index": 0, "finish_reason": "stop", "message": A}]
-    body = {"object": "chat.completion", "id": "1", "created": 1, "model": "m", "choices": choices}
-    answers = [ModelResponse(**body), ChatCompletion(**body), body, A, Message(**A), "It rains."]
-    for answer in answers:
-        memory.after_turn(memory.before_turn("s", Q), answer)
-    assert [one.message.to_openai() for one in memory.history("s")] == [Q, A] * len(answers)
 
 
 @pytest.mark.parametrize(
