@@ -21,7 +21,6 @@ MODULES: dict[str, dict[str, str]] = {
     "search_filters": {},
     "surplus": {},
     "turns": {
-        "test_answers_of_providers_are_taken": "it needs litellm's import, which takes long",
         "test_a_failing_store_stores_all_or_nothing": _WATCHED,
         "test_a_turn_outlasts_what_others_do_meanwhile": _INSIDE,
     },

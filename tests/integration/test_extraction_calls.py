@@ -158,17 +158,6 @@ def test_two_times_of_one_thing_in_one_message() -> None:
         assert years == [2019, 2021]
 
 
-def test_nothing_near_costs_no_second_call(model: Model) -> None:
-    """Wrong: a batch whose facts resemble no known fact costs a second call."""
-    model.tell("I live in Rome", "Lives in Rome.", category="home")
-    model.tell("I drive a truck", "Drives a truck.", category="work")
-    with remembering(model) as memory:
-        absorbed(memory, "s1", said("I live in Rome"))
-        absorbed(memory, "s2", said("I drive a truck"))
-        assert second_calls(model) == []
-        assert memory.stats().usage.calls == 2
-
-
 def test_the_same_words_cost_no_second_call(model: Model) -> None:
     """Wrong: a fact repeated in the same words costs a second call, or is stored twice."""
     model.tell("live in Rome", "Lives in Rome.", category="home")
