@@ -357,6 +357,7 @@ class Application:
         step, threads = partial(next, items, None), _threads_of(operation)
         try:
             while True:
+                item = None
                 with anyio.CancelScope(shield=True):  # `items` cannot be closed while it runs
                     item = await self._memory._run(step, threads)
                 if item is None:
