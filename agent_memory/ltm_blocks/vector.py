@@ -200,11 +200,9 @@ class VectorMemory(Block):
         from agent_memory.retrieval.nearby import completed
         from agent_memory.retrieval.turns import recalls
 
-        if message is None or not (question := message.text().strip()):
+        if message is None or not message.text().strip():
             return []
-        today = self.resources.today(scope, message)
-        question = self._spelled(scope, question, today)
-        query = self._query(scope, question, today)
+        question, query = self._asked(scope, message)
         least = scope.floor * self.resources.min_relevance
         depth, pieces = limit + _DEEP, query.tokens if scope.in_context else None
         # a reply or a correction may rank far behind the message before it
@@ -231,15 +229,12 @@ class VectorMemory(Block):
             depth *= _DEEPER
 
     def left_out(self, scope: Scope, message: Message, limit: int) -> list[LeftOut]:
-        question = message.text().strip()
-        if not question:
+        if not message.text().strip():
             return []
         from agent_memory.retrieval.answers import informative_hits
         from agent_memory.retrieval.turns import recalls
 
-        today = self.resources.today(scope, message)
-        question = self._spelled(scope, question, today)
-        query = self._query(scope, question, today)
+        question, query = self._asked(scope, message)
         hits = self._vectors.search_vectors(self.name, scope.owner, query, limit + _DEEP)
         informative = {hit.record.id for hit in informative_hits(question, hits)}
         least = self.resources.min_relevance
@@ -252,17 +247,24 @@ class VectorMemory(Block):
             *(LeftOut(it, empty) for it in recalls(same[:limit], self.name)),
         ]
 
-    def _spelled(self, scope: Scope, question: str, today: date) -> str:
-        """Return a question with corrected spelling. Words that the messages have are kept."""
+    def _asked(self, scope: Scope, message: Message) -> tuple[str, Query]:
+        """Return a question and its query, after a correction of misspelled words.
+
+        Words that similar messages have are kept.
+        """
         from agent_memory.models.embedders.spelling import corrected, corrections
 
+        question, today = message.text().strip(), self.resources.today(scope, message)
+        query = self._query(scope, question, today)
         words = corrections(question)
         if not words:
-            return question
-        query = self._query(scope, question, today)
+            return question, query
         hits = self._vectors.search_vectors(self.name, scope.owner, query, _DEEP)
         said = {word for hit in hits for word in WORD.findall(hit.record.text.casefold())}
-        return corrected(question, words, said)
+        spelled = corrected(question, words, said)
+        if spelled != question:
+            query = self._query(scope, spelled, today)
+        return spelled, query
 
     def _query(self, scope: Scope, question: str, today: date) -> Query:
         """Return a question's query, which also searches the pending entries."""
