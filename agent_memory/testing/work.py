@@ -22,6 +22,7 @@ from agent_memory.errors import LeaseLost
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import SessionStore, Store
+from agent_memory.testing.comparing import KernelContract
 from agent_memory.testing.contract import DAY, changed, draft, ranked, record, stored, together
 from agent_memory.testing.locks import LockContract
 from agent_memory.testing.records import RecordStoreContract
@@ -373,6 +374,10 @@ class WorkStoreContract(LockContract):
 
 
 class StoreContract(
-    SessionStoreContract, WorkStoreContract, RecordStoreContract, VectorStoreContract
+    SessionStoreContract,
+    WorkStoreContract,
+    RecordStoreContract,
+    VectorStoreContract,
+    KernelContract,
 ):
     """Subclass this class and define the fixture `store`; see `testing.contract`."""

@@ -140,8 +140,9 @@ class MongoDBKernel(Kernel):
         return sorted(owner for owner in owners if owner and owner.startswith(beginning))
 
     def collections(self, beginning: str) -> list[str]:
-        which = {"ns": self._namespace, "live": 1, "c": {"$gte": beginning}}
-        names = self.table.distinct("c", which)
+        stored: Doc = {"ns": self._namespace, "live": 1, "c": {"$gte": beginning}}
+        committed: Doc = {"ns": self._namespace, "tagged": {"$gt": ""}, "put": {"$exists": True}}
+        names = {*self.table.distinct("c", stored), *self.table.distinct("c", committed)}
         return sorted(name for name in names if name.startswith(beginning))
 
     def due(self, collection: str, limit: int) -> list[Document]:
@@ -232,7 +233,7 @@ class MongoDBKernel(Kernel):
         effects, selected = self._effects(batch, head)
         if head is not None and not effects:
             return self._change_head(batch, head, op)
-        target = target_of(batch, effects)
+        target = None if selected else target_of(batch, effects)
         if target is not None:
             return self._change_one(batch, target, op)
         if not effects:
@@ -423,7 +424,7 @@ class MongoDBKernel(Kernel):
                 case Put(document):
                     values |= {"live": 1, **values_of(document)}
                     is_put = True
-                case Delete([_]) | DeleteWhere():
+                case Delete([_]):
                     done = self.table.delete(which) or not batch.conditions
                     return DONE if done else self._again(batch, place)
                 case _:
