@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.formats.chat import converted, says_something, with_refusal
 from agent_memory.core.formats.exact import read
-from agent_memory.core.formats.neutral import calls_of, is_text, mapping, text_of, text_part
+from agent_memory.core.formats.neutral import (
+    after_name,
+    calls_of,
+    is_text,
+    mapping,
+    says,
+    text_of,
+    text_part,
+)
 from agent_memory.core.formats.registry import ANTHROPIC, CHAT, CONVERSE, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.settings_model import MemoryRole
@@ -222,7 +230,8 @@ def _placed(shown: list[Shown], memory: str, role: MemoryRole, form: Format) -> 
     if role == "system":
         return [*shown[:newest], own, *shown[newest:]]
     user_message = shown[newest]
-    user_message = user_message._replace(view=with_memory(user_message.view, memory), is_same=False)
+    view = with_memory(_named(user_message.view, form), memory)
+    user_message = user_message._replace(view=view, is_same=False)
     return [*shown[:newest], user_message, *shown[newest + 1 :]]
 
 
@@ -307,6 +316,16 @@ def _with_ids(value: Any, new: Mapping[str, str]) -> Any:
 
 def _converted(view: View, form: Format) -> Sequence[Any]:
     assert form.from_chat is not None, "`format_of` returns only formats with `from_chat`"
+    view = _named(view, form)
     if form.arguments.system and view["role"] in SYSTEM_ROLES:
         view = {**view, "role": "user"}
     return form.from_chat(view if form.name == CHAT else with_refusal(view))
+
+
+def _named(view: View, form: Format) -> View:
+    """Move the name of a user into the text, if the format has no field for it."""
+    name = view.get("name")
+    if form.has_names or view["role"] != "user" or not isinstance(name, str) or not says(name):
+        return view
+    rest = {key: value for key, value in view.items() if key != "name"}
+    return {**rest, "content": after_name(name, view.get("content"))}

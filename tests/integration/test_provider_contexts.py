@@ -203,6 +203,19 @@ def test_what_a_provider_lacks_becomes_text_with_a_mark() -> None:
     assert of(said)[0] == said
 
 
+@pytest.mark.parametrize("form", [RESPONSES, ANTHROPIC, GOOGLE, CONVERSE, "ai_sdk", "pydantic_ai"])
+def test_a_user_is_named_in_the_text_if_a_format_has_no_names(form: str) -> None:
+    """Wrong: in a group chat, some providers do not see who said what."""
+    facts = [StaticMemory(facts=["The shop opens at nine."])]
+    with AgentMemory(store="memory://", blocks=facts, memory_role="user") as memory:
+        picture = [{"type": "image_url", "image_url": {"url": PNG}}]
+        for content in ("I bring it.", [{"type": "text", "text": "This one."}, *picture], picture):
+            memory.update("s", {"role": "user", "name": "Jo\nLee", "content": content})
+        context = memory.get("s", {"role": "user", "name": "Sam", "content": "When?"}, format=form)
+    texts = ("Jo Lee: I bring it.", "Jo Lee: This one.", "Jo Lee:", "</memory>\n\nSam: When?")
+    assert all(text.replace("\n", "\\n") in str(context.to_messages()) for text in texts)
+
+
 LOOKS = {"toolCallId": "c1", "toolName": "look", "input": {"n": 1}}
 GIVES = {"type": "tool-result", "toolCallId": "c1", "toolName": "look"}
 UI_TOOL = {"toolCallId": "c1", "input": {"n": 1}, "state": "output-available", "output": {"n": 4}}

@@ -60,6 +60,17 @@ def text_part(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
+def after_name(name: str, content: Any) -> Any:
+    """Return content that begins with a speaker's name. Empty content stays empty."""
+    start = f"{' '.join(name.split())}: "
+    if not isinstance(content, list):
+        return f"{start}{content}" if says(content) else content
+    first, rest = content[:1], content[1:]
+    if any(map(is_text, first)):
+        return [{**first[0], "text": f"{start}{first[0]['text']}"}, *rest]
+    return [text_part(start.rstrip()), *content] if content else content
+
+
 def media_part(url: str, kind: str = "", name: object = None) -> Json:
     """Return a content part with a picture or a file, by its URL or data URL."""
     if kind.startswith("image"):

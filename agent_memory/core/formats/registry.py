@@ -102,6 +102,8 @@ class Format:
         unseen: For items of frameworks: returns the content that reaches the model in addition to
             the item's chat messages, such as thinking. None if the item is sent whole.
         is_exact: Whether items may hold bytes. Such items are stored as results of `exact.written`.
+        has_names: Whether a message has a field for the speaker's name. If False, the text of a
+            user's message begins with the name.
     """
 
     name: str
@@ -121,6 +123,7 @@ class Format:
     in_runs: bool = False
     unseen: Callable[[Raw], object | None] = lambda raw: None
     is_exact: bool = False
+    has_names: bool = True
 
 
 def _build(name: str, file: str, **more: Any) -> Format:
@@ -143,6 +146,7 @@ def _formats() -> dict[str, Format]:
         ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
         arguments=Arguments("input"),
         in_runs=True,
+        has_names=False,
     )
     every = [
         _build(CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
@@ -158,6 +162,7 @@ def _formats() -> dict[str, Format]:
             "claude",
             ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
             arguments=Arguments(system=("system",), user_first=True),
+            has_names=False,
         ),
         shared,
         # A separate format, because xAI cannot read OpenAI's encrypted items.
@@ -168,6 +173,7 @@ def _formats() -> dict[str, Format]:
             ids=Ids(None),
             arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
             is_exact=True,
+            has_names=False,
         ),
         _build(
             CONVERSE,
@@ -175,14 +181,27 @@ def _formats() -> dict[str, Format]:
             ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
             arguments=Arguments(system=("system",), system_parts=True, user_first=True),
             is_exact=True,
+            has_names=False,
         ),
-        _build(AI_SDK, "ai_sdk", arguments=Arguments(system=("system",)), is_exact=True),
-        Format(ADK, gemini.to_chat_of_event, gemini.from_chat, unseen=gemini.unseen_of_event),
+        _build(
+            AI_SDK,
+            "ai_sdk",
+            arguments=Arguments(system=("system",)),
+            is_exact=True,
+            has_names=False,
+        ),
+        Format(
+            ADK,
+            gemini.to_chat_of_event,
+            gemini.from_chat,
+            unseen=gemini.unseen_of_event,
+            has_names=False,
+        ),
         _build(AGENT_FRAMEWORK, "agent_framework"),
-        _build(PYDANTIC_AI, "pydantic_ai"),
+        _build(PYDANTIC_AI, "pydantic_ai", has_names=False),
         _build(LLAMA_INDEX, "llama_index"),
         _build(HAYSTACK, "haystack", is_exact=True),
-        _build(SMOLAGENTS, "smolagents", is_exact=True),
+        _build(SMOLAGENTS, "smolagents", is_exact=True, has_names=False),
     ]
     for form in every:  # another thread may have registered a format of the same name
         _FORMATS.setdefault(form.name, form)
