@@ -55,7 +55,8 @@ def _with_exchanges(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
 def _with_following(question: str, results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
     """Add the replies to the user's first messages, and what the user says soon after them.
 
-    Small talk is not added, and no reply that `informative_hits` leaves out.
+    In a group, other users reply too. Small talk is not added, and no reply that `informative_hits`
+    leaves out.
     """
     firsts = [hit for hit in results if turn_of(hit)[1]][:_FIRST]
     latest = sorted(hits, key=lambda hit: -hit.record.first)
@@ -71,12 +72,17 @@ def _with_following(question: str, results: list[Hit], hits: Sequence[Hit]) -> l
 
 
 def _is_soon_after(hit: Hit, first: Hit) -> bool:
-    """Return whether a hit is a reply to a user's message, or what the user says soon after it."""
+    """Return whether a hit is a reply to a user's message, or what the user says soon after it.
+
+    A reply is a message of another speaker.
+    """
     if not (_is_near(hit, first) and 0 < hit.record.first - first.record.first <= GAP):
         return False
     if hit.score < _SHARE * first.score or is_courtesy(text_of(hit.record)):
         return False
-    return not turn_of(hit)[1] or follows(hit.record, first.record)
+    if hit.record.metadata.get("speaker") != first.record.metadata.get("speaker"):
+        return True
+    return follows(hit.record, first.record)
 
 
 def _behind(results: list[Hit], first: Hit, hit: Hit) -> list[Hit]:

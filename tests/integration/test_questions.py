@@ -194,6 +194,17 @@ def test_advice_is_found_behind_other_turns() -> None:
     assert any(advice in recall.text for recall in recalls)
 
 
+def test_a_reply_of_another_user_is_recalled() -> None:
+    """Wrong: in a group, a user's question is recalled without another user's reply."""
+    answer = "I have one, I'll put it in my bag."
+    said = {"Aiko": "My projector needs an HDMI adapter, who has one?", "Tom": answer}
+    with AgentMemory("memory://") as memory:
+        for name, text in said.items():
+            memory.update("s", {**user(text), "name": name}, user_id="team")
+        (recall,) = memory.get("x", "Who has the HDMI adapter?", user_id="team").recalls
+    assert recall.text.endswith(f"\nTom: {answer}")
+
+
 def test_a_word_that_is_looked_up_brings_no_correction() -> None:
     """Wrong: a query of one word also recalls an unrelated message that mentions a change."""
     with AgentMemory("memory://") as memory:
