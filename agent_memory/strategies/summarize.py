@@ -23,7 +23,7 @@ from agent_memory.core.summaries import (
     words_section,
 )
 from agent_memory.core.text import escape, indented
-from agent_memory.core.transcript import Count, chunks, clip, full_text, line
+from agent_memory.core.transcript import Count, chunks, clip, full_text, line, speaker
 from agent_memory.core.window import is_user
 from agent_memory.errors import ContextTooLong, ModelError, ModelOutputInvalid
 from agent_memory.ltm_blocks.base import Resources
@@ -222,7 +222,13 @@ def _counting(resources: Resources) -> Count:
 
 
 def _users_of(entries: Sequence[Entry]) -> dict[int, str]:
-    return {each.seq: text for each in entries if is_user(each) and (text := each.message.text())}
+    """Return the texts of users' messages by seq, each with the speaker's name, if there is one."""
+    texts = ((each, each.message.text()) for each in entries if is_user(each))
+    return {
+        each.seq: text if (who := speaker(each.message)) == "user" else f"{who}: {text}"
+        for each, text in texts
+        if text
+    }
 
 
 def _stand_in(final: str, text: str, entries: Sequence[Entry], count: Count, limit: int) -> str:

@@ -109,7 +109,8 @@ def test_messages_without_room_for_a_summary_are_warned_of() -> None:
 
 
 def rule_and_talk(memory: AgentMemory, turns: int = 60) -> None:
-    memory.update("s", {"role": "user", "content": "Never run migrations against production."})
+    rule = "Never run migrations against production."
+    memory.update("s", {"role": "user", "name": "Mara", "content": rule})
     memory.update("s", assistant("Understood."))
     for i in range(turns):
         memory.update("s", {"role": "user", "content": f"How is part {i} of the schema doing now?"})
@@ -129,7 +130,7 @@ def test_the_users_words_survive_a_forgetful_summary(fake: FakeLLM, overflow: Su
         context = memory.get("s", "Deploy the schema change.")
     head = context.head
     assert head.start > 50
-    assert "Never run migrations against production." in str(context.to_messages())
+    assert "[1] Mara: Never run migrations against production." in str(context.to_messages())
     assert f"[{head.start - 1}] How is part" in head.summary.text
     assert head.summary.text.startswith("Open:\n- The schema.")
     assert head.summary.tokens <= overflow.summary_tokens
