@@ -10,17 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache, continues
-from agent_memory.core.formats.chat import converted, says_something, with_refusal
-from agent_memory.core.formats.exact import read
-from agent_memory.core.formats.neutral import (
-    after_name,
-    calls_of,
-    is_text,
-    mapping,
-    says,
-    text_of,
-    text_part,
+from agent_memory.core.formats.chat import (
+    converted,
+    says_something,
+    with_name_in_text,
+    with_refusal,
 )
+from agent_memory.core.formats.exact import read
+from agent_memory.core.formats.neutral import calls_of, is_text, mapping, text_of, text_part
 from agent_memory.core.formats.registry import ANTHROPIC, CHAT, CONVERSE, Format, format_of
 from agent_memory.core.messages import SYSTEM_ROLES, Message, copied
 from agent_memory.core.settings_model import MemoryRole
@@ -230,8 +227,8 @@ def _placed(shown: list[Shown], memory: str, role: MemoryRole, form: Format) -> 
     if role == "system":
         return [*shown[:newest], own, *shown[newest:]]
     user_message = shown[newest]
-    view = with_memory(_named(user_message.view, form), memory)
-    user_message = user_message._replace(view=view, is_same=False)
+    view = user_message.view if form.has_names else with_name_in_text(user_message.view)
+    user_message = user_message._replace(view=with_memory(view, memory), is_same=False)
     return [*shown[:newest], user_message, *shown[newest + 1 :]]
 
 
@@ -316,16 +313,8 @@ def _with_ids(value: Any, new: Mapping[str, str]) -> Any:
 
 def _converted(view: View, form: Format) -> Sequence[Any]:
     assert form.from_chat is not None, "`format_of` returns only formats with `from_chat`"
-    view = _named(view, form)
+    if not form.has_names:
+        view = with_name_in_text(view)
     if form.arguments.system and view["role"] in SYSTEM_ROLES:
         view = {**view, "role": "user"}
     return form.from_chat(view if form.name == CHAT else with_refusal(view))
-
-
-def _named(view: View, form: Format) -> View:
-    """Move the name of a user into the text, if the format has no field for it."""
-    name = view.get("name")
-    if form.has_names or view["role"] != "user" or not isinstance(name, str) or not says(name):
-        return view
-    rest = {key: value for key, value in view.items() if key != "name"}
-    return {**rest, "content": after_name(name, view.get("content"))}

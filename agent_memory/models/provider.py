@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from pydantic import SecretStr
 
+from agent_memory.core.formats.chat import with_name_in_text
 from agent_memory.core.threads import apart, given_up
 from agent_memory.core.tracing import current, leaving
 from agent_memory.errors import (
@@ -42,6 +43,11 @@ _TRY_AGAIN = {408, 409, 425, 429}
 _KEY_REFUSED = {401, 403}
 # litellm reports a missing key as a server error.
 _NO_KEY = re.compile("Missing credentials|api_key client option must be set")
+_WITHOUT_NAMES = {
+    *("anthropic", "bedrock", "bedrock_converse", "cohere", "cohere_chat", "gemini", "mistral"),
+    *("vertex_ai", "vertex_ai_beta"),
+}
+"""Providers whose requests have no field for a speaker's name."""
 _NO_PROVIDER = "LLM Provider NOT provided"
 _SECRETS = re.compile(r"(?i)((?:api[-_]?key|key|token|bearer|authorization)[=: ]+)\S+|\bsk-[\w-]+")
 
@@ -122,6 +128,7 @@ class Provider:
         if kind == "completion":
             # Without this option, litellm may use an MCP handler that needs packages of its proxy.
             call = partial(litellm.completion, _skip_mcp_handler=True)
+            fields["messages"] = self._named(fields["messages"])
         else:
             call = litellm.embedding
         headers = {} if self.api_base is None else leaving()
@@ -137,6 +144,14 @@ class Provider:
             drop_params=True,
             **_readable(fields),
         )
+
+    def _named(self, messages: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        """Return messages with users' names in the texts, if litellm would drop the names."""
+        named = [with_name_in_text(message) for message in messages]
+        if named != messages:
+            _, provider, *_ = load_litellm().get_llm_provider(self.model, api_base=self.api_base)
+            return named if provider in _WITHOUT_NAMES else messages
+        return messages
 
     def answered(
         self,

@@ -178,6 +178,14 @@ def test_half_a_surrogate_pair_can_be_sent(fake: FakeLLM) -> None:
     assert request["messages"][0]["content"] == [{**text, "text": "odd ? end"}]
 
 
+def test_a_speaker_is_named_to_every_provider(fake: FakeLLM) -> None:
+    """Wrong: a provider without a field for names does not see which user speaks."""
+    for model in ("mistral/any", "openai/any"):
+        open_llm(fake, model).complete([{**HELLO[0], "name": "Sam"}])
+    (said,), (named,) = (request["messages"] for request in fake.requests)
+    assert (said["content"], named["name"]) == (f"Sam: {named['content']}", "Sam")
+
+
 def test_a_ledger_keeps_count_across_threads() -> None:
     """Wrong: concurrent additions to the ledger are lost."""
     ledger = Ledger()

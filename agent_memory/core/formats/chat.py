@@ -43,6 +43,15 @@ def with_refusal(view: Json) -> Json:
     return {**rest, "content": [*parts, neutral.text_part(str(refusal))] if parts else refusal}
 
 
+def with_name_in_text(view: Json) -> Json:
+    """Move a user's name into the text, because only some providers have a field for it."""
+    name = view.get("name")
+    if view.get("role") != "user" or not (isinstance(name, str) and says(name)):
+        return view
+    rest = {key: value for key, value in view.items() if key != "name"}
+    return {**rest, "content": neutral.after_name(name, view.get("content"))}
+
+
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     """Return the message in a list, changed so that the API accepts it.
 
