@@ -55,6 +55,7 @@ class ChatHistory:
             model=model,
             tokenizer=tokenizer,
             overflow=Trim(),
+            blocks=[],
         )
         self._components = components = Components(config)
         self._namespace = namespace

@@ -187,12 +187,15 @@ class Editor:
     def _edit(self, edit: LogEdit, lease: Lease) -> Edited | None:
         head, session_id = edit.before, edit.before.session_id
         names = dict.fromkeys((*self._absorber.blocks, *head.cursors))
+        anew = edit.anew
+        if edit.after.user_id == head.user_id:  # these blocks can forget a part of a session
+            anew -= self._absorber.blocks.keys()
         reaches = {
-            name: head.expired if name in edit.anew else self.reach(name, head, edit.end)
+            name: head.expired if name in anew else self.reach(name, head, edit.end)
             for name in names
         }
         cursors = {
-            name: 0 if name in edit.anew else min(cursor, reaches[name])
+            name: 0 if name in anew else min(cursor, reaches[name])
             for name, cursor in head.cursors.items()
         }
         rewound = self._rewound(head, cursors, lease)

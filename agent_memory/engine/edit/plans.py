@@ -36,7 +36,8 @@ class LogEdit:
     # Blocks delete records that derive from entries after this seq. This seq is below `end` if
     # records of expired entries must be deleted too.
     since: int
-    # names of the blocks that absorb the session from the beginning
+    # names of blocks that absorb the session from the beginning, if they are not configured now, or
+    # if the session gets a user
     anew: frozenset[str] = frozenset()
     # Whether `entries` are the old entries, redacted. Tombstones then stay unchanged.
     redacts: bool = False
@@ -132,9 +133,8 @@ def listed(
 ) -> Plan:
     """Return a plan that replaces a session's messages with a list of messages.
 
-    Leading messages that are equal in the log and in the list, after `redact`, stay. A block that
-    has absorbed a replaced message deletes its records of the log, and absorbs the log from the
-    beginning. A session without a user gets `user_id`.
+    Leading messages that are equal in the log and in the list, after `redact`, stay. Blocks forget
+    the replaced messages and absorb the new messages. A session without a user gets `user_id`.
     """
 
     def plan(head: Head, log: Log) -> LogEdit | None:
