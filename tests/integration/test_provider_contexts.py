@@ -206,14 +206,20 @@ def test_what_a_provider_lacks_becomes_text_with_a_mark() -> None:
 @pytest.mark.parametrize("form", [RESPONSES, ANTHROPIC, GOOGLE, CONVERSE, "ai_sdk", "pydantic_ai"])
 def test_a_user_is_named_in_the_text_if_a_format_has_no_names(form: str) -> None:
     """Wrong: in a group chat, some providers do not see who said what."""
-    facts = [StaticMemory(facts=["The shop opens at nine."])]
-    with AgentMemory(store="memory://", blocks=facts, memory_role="user") as memory:
-        picture = [{"type": "image_url", "image_url": {"url": PNG}}]
-        for content in ("I bring it.", [{"type": "text", "text": "This one."}, *picture], picture):
-            memory.update("s", {"role": "user", "name": "Jo\nLee", "content": content})
-        context = memory.get("s", {"role": "user", "name": "Sam", "content": "When?"}, format=form)
-    texts = ("Jo Lee: I bring it.", "Jo Lee: This one.", "Jo Lee:", "</memory>\n\nSam: When?")
-    assert all(text.replace("\n", "\\n") in str(context.to_messages()) for text in texts)
+    picture = [{"type": "image_url", "image_url": {"url": PNG}}]
+    contents = ("I bring it.", [{"type": "text", "text": "This one."}, *picture], picture, "When?")
+    said = [{"role": "user", "name": "Jo\nLee", "content": content} for content in contents]
+    facts = StaticMemory(facts=["The shop opens at nine."])
+    with AgentMemory("memory://", blocks=[facts], memory_role="user") as memory:
+        memory.update("s", said)
+        sent = str(memory.get("s", format=form).to_messages())
+    for text in (
+        "Jo Lee: I bring it.",
+        "Jo Lee: This one.",
+        "Jo Lee:",
+        r"</memory>\n\nJo Lee: When?",
+    ):
+        assert text in sent
 
 
 LOOKS = {"toolCallId": "c1", "toolName": "look", "input": {"n": 1}}
@@ -432,10 +438,7 @@ def test_what_a_context_gives_is_the_callers() -> None:
 
 
 def test_bytes_come_back_as_bytes() -> None:
-    """Wrong: a picture given as bytes, for Bedrock or Gemini, comes back as text."""
-    image = {"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}
-    said = {"role": "user", "content": [image, {"text": "What is it?"}]}
-    assert of(said, form=CONVERSE) == [said]
+    """Wrong: a picture given as bytes, for Gemini, comes back as text."""
     blob = {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}
     content = {"role": "user", "parts": [blob, {"text": "What is it?"}]}
     assert of(content, form=GOOGLE) == [content]

@@ -49,7 +49,7 @@ def test_the_newest_of_contradicting_facts_is_first() -> None:
 def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
     """Wrong: "No, the 6th!" or an answer such as "The second one." is not recalled, because many
     messages are nearer to the question, or without its question. Or a fact about something that
-    an earlier message names, or the assistant's reply, is not recalled."""
+    an earlier message names, or the reply of the assistant or another user, is not recalled."""
     with AgentMemory("memory://", blocks=[VectorMemory(store=store)]) as memory:
         booking = [
             user("Book the hotel in Bruges for the 5th."), assistant("Sure, the 5th it is."),
@@ -66,6 +66,9 @@ def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
                 assistant("For three people and one long day: about 1,050 euros.")]  # fmt: skip
         memory.update("move", move, user_id="ana")
         memory.update("trip", booking, user_id="ana")
+        asks = {**user("My projector needs an HDMI adapter, does someone have one?"), "name": "Bo"}
+        has = {**user("I have one, I'll put it in my bag."), "name": "Tom"}
+        memory.update("team", [asks, has], user_id="ana")
         for number, notes in enumerate(haystack(None)):
             memory.update(f"notes{number}", notes, user_id="ana")
         memory.flush()
@@ -77,11 +80,13 @@ def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
         costs = " ".join(one.text for one in memory.get("x", question, user_id="ana").recalls)
         question = "Which spools fit into Grandma's Singer?"
         spools = " ".join(one.text for one in memory.get("x", question, user_id="ana").recalls)
+        (adapter,) = memory.get("x", "Who has the HDMI adapter?", user_id="ana").recalls
     assert "user: No, the 6th!" in shown, shown
     assert f"assistant: {asked}\nuser: the second" in desks, desks
     assert "No, thanks" not in desks, desks
     assert "15x1" in spools, spools
     assert "1,050" in costs, costs
+    assert adapter.text.endswith("\nTom: I have one, I'll put it in my bag.")
 
 
 def test_a_long_message_is_shown_where_it_answers() -> None:
@@ -192,17 +197,6 @@ def test_advice_is_found_behind_other_turns() -> None:
         memory.flush()
         recalls = memory.get("new", "What did you advise on my sister?", user_id="ana").recalls
     assert any(advice in recall.text for recall in recalls)
-
-
-def test_a_reply_of_another_user_is_recalled() -> None:
-    """Wrong: in a group, a user's question is recalled without another user's reply."""
-    answer = "I have one, I'll put it in my bag."
-    said = {"Aiko": "My projector needs an HDMI adapter, who has one?", "Tom": answer}
-    with AgentMemory("memory://") as memory:
-        for name, text in said.items():
-            memory.update("s", {**user(text), "name": name}, user_id="team")
-        (recall,) = memory.get("x", "Who has the HDMI adapter?", user_id="team").recalls
-    assert recall.text.endswith(f"\nTom: {answer}")
 
 
 def test_a_word_that_is_looked_up_brings_no_correction() -> None:

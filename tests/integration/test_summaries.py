@@ -70,7 +70,8 @@ FORM = [
 @pytest.mark.parametrize("limits", [{"max_turns": 3}, {"max_messages": 6}])
 @pytest.mark.parametrize("tokens", [500, 60, 12])
 def test_short_answers_stay_in_sight(fake: FakeLLM, limits: dict[str, int], tokens: int) -> None:
-    """Wrong: short messages are cut by number, and no summary contains them."""
+    """Wrong: short messages are cut by number, and no summary contains them. Or a model is asked
+    for a summary that is longer than the messages."""
     fake.default = "Open:\n- A form."
     overflow = Summarize(max_summary_tokens=tokens, **limits)
     with with_model(fake, max_tokens=4000, overflow=overflow) as memory:
@@ -82,19 +83,10 @@ def test_short_answers_stay_in_sight(fake: FakeLLM, limits: dict[str, int], toke
     assert context.warnings == []
     assert [answer for _, answer in FORM if answer not in shown] == []
     assert bool(fake.requests) == (tokens < 500)
-
-
-def test_short_messages_stay_verbatim(fake: FakeLLM) -> None:
-    """Wrong: a model is asked for a summary that is longer than the messages."""
-    with with_model(fake, max_tokens=4000, overflow=Summarize(max_turns=3)) as memory:
-        for question, answer in FORM:
-            memory.update("s", [{"role": "user", "content": question}])
-            memory.update("s", [assistant(answer)])
-        head = memory.get("s").head
-    assert head.summary.text.splitlines()[0].endswith("user: Age?")
-    assert head.summary.text.splitlines()[1].endswith("assistant: 42")
-    assert head.summary.redo_after is None
-    assert fake.requests == []
+    if tokens == 500:
+        first, second, *_ = context.head.summary.text.splitlines()
+        assert (first[10:], second[10:]) == (" assistant: Age?", " user: 42")
+        assert context.head.summary.redo_after is None
 
 
 def test_messages_without_room_for_a_summary_are_warned_of() -> None:

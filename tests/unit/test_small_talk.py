@@ -113,26 +113,16 @@ def nothing(text: str, *, user: bool = False, question: str = QUESTION) -> bool:
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        "I don't know.",
-        "I don't know where you live.",
-        "Sorry, I don't have that information yet.",
-        "I'm not sure where you live, you haven't told me.",
-        "I'm afraid I can't find any record of where you live.",
-        "Das weiß ich leider nicht.",
-        "Lo siento, no lo sé.",
-        "Je ne sais pas, désolé.",
-    ],
-)
-def test_an_answer_that_nobody_knew_tells_nothing(answer: str) -> None:
-    """Wrong: an old "I don't know" is recalled instead of a later answer."""
-    assert nothing(answer)
-
-
-@pytest.mark.parametrize(
     ("question", "answer"),
     [
+        (QUESTION, "I don't know."),
+        (QUESTION, "I don't know where you live."),
+        (QUESTION, "Sorry, I don't have that information yet."),
+        (QUESTION, "I'm not sure where you live, you haven't told me."),
+        (QUESTION, "I'm afraid I can't find any record of where you live."),
+        (QUESTION, "Das weiß ich leider nicht."),
+        (QUESTION, "Lo siento, no lo sé."),
+        (QUESTION, "Je ne sais pas, désolé."),
         ("Wo wohne ich?", "Ich weiß leider nicht, wo du wohnst."),
         ("Où est-ce que j'habite ?", "Je ne sais pas où tu habites."),
         ("¿Dónde vivo?", "No lo sé, no me lo has dicho."),
@@ -143,8 +133,8 @@ def test_an_answer_that_nobody_knew_tells_nothing(answer: str) -> None:
         ("我住在哪里", "抱歉，我不知道。"),
     ],
 )
-def test_nobody_knew_in_other_languages_either(question: str, answer: str) -> None:
-    """Wrong: "I don't know" in another language is recalled instead of a later answer."""
+def test_an_answer_that_nobody_knew_tells_nothing(question: str, answer: str) -> None:
+    """Wrong: an old "I don't know", in any language, is recalled instead of a later answer."""
     assert nothing(answer, question=question)
 
 
