@@ -263,12 +263,16 @@ class Placed:
         if recall.tokens <= most:
             return recall
         limit = most - self.counter.text(render_line(replace(recall, text=""))) - 1
+        who = f"{recall.metadata.get('speaker')}: "  # each part of a message shows who wrote it
+        if not recall.text.startswith(who) or 2 * self.counter.text(who) > limit:
+            who = ""
 
         def cost(text: str) -> int:
-            return self.counter.text(listed_text(text).removeprefix("- "))
+            return self.counter.text(listed_text(f"{who}{text}").removeprefix("- "))
 
-        text = excerpt(recall.text, question, cost, max(1, limit), recall.sentences)
-        return self._priced(replace(recall, text=text))
+        said = recall.text.removeprefix(who)
+        text = excerpt(said, question, cost, max(1, limit), recall.sentences)
+        return self._priced(replace(recall, text=f"{who}{text}"))
 
     def _cost(self, chat: list[dict[str, Any]], recalls: Sequence[Recall]) -> int:
         memory, count = render_memory(recalls, list(self.blocks)), self.counter.chat
