@@ -18,6 +18,7 @@ from agent_memory.core.text import sentence_spans
 from agent_memory.core.transcript import PART, Part, marked, passages, speaker
 from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.score import PARTS, fitted
+from agent_memory.retrieval.statements import text_of
 from agent_memory.retrieval.vectors import products
 
 _BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
@@ -126,7 +127,7 @@ def _nearness(hit: Hit, pieces: np.ndarray) -> tuple[float, ...]:
     This is the mean, over the question's word pieces, of the highest cosine with a piece of the
     sentence. The places of the text's pieces are estimated from their order.
     """
-    text = hit.record.text
+    text = text_of(hit.record)
     if len(text) < _LONG or hit.encoding is None or not len(pieces):
         return ()
     own = hit.encoding().tokens
