@@ -205,7 +205,7 @@ def test_what_a_provider_lacks_becomes_text_with_a_mark() -> None:
 
 @pytest.mark.parametrize("form", [RESPONSES, ANTHROPIC, GOOGLE, CONVERSE, "ai_sdk", "pydantic_ai"])
 def test_a_user_is_named_in_the_text_if_a_format_has_no_names(form: str) -> None:
-    """Wrong: in a group chat, some providers do not see who said what."""
+    """Wrong: in a group chat, some providers do not see who said what, or refuse a name."""
     picture = [{"type": "image_url", "image_url": {"url": PNG}}]
     contents = ("I bring it.", [{"type": "text", "text": "This one."}, *picture], picture, "When?")
     said = [{"role": "user", "name": "Jo\nLee", "content": content} for content in contents]
@@ -213,13 +213,10 @@ def test_a_user_is_named_in_the_text_if_a_format_has_no_names(form: str) -> None
     with AgentMemory("memory://", blocks=[facts], memory_role="user") as memory:
         memory.update("s", said)
         sent = str(memory.get("s", format=form).to_messages())
-    for text in (
-        "Jo Lee: I bring it.",
-        "Jo Lee: This one.",
-        "Jo Lee:",
-        r"</memory>\n\nJo Lee: When?",
-    ):
-        assert text in sent
+    texts = ("Jo Lee: I bring it.", "Jo Lee: This one.", r"</memory>\n\nJo Lee: When?")
+    assert [text for text in texts if text not in sent] == []
+    assert sent.count("Jo Lee:") == 4
+    assert [of(said[0], form=name)[0]["name"] for name in (CHAT, "langchain")] == ["Jo_Lee"] * 2
 
 
 LOOKS = {"toolCallId": "c1", "toolName": "look", "input": {"n": 1}}

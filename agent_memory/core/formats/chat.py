@@ -52,6 +52,11 @@ def with_name_in_text(view: Json) -> Json:
     return {**rest, "content": neutral.after_name(name, view.get("content"))}
 
 
+def valid_name(name: str) -> str:
+    """Return a speaker's name in the form that the API accepts."""
+    return _NO_NAME.sub("_", name)[:_MOST_NAME] or "_"
+
+
 def from_chat(view: Mapping[str, Any]) -> list[Json]:
     """Return the message in a list, changed so that the API accepts it.
 
@@ -65,8 +70,8 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
             fixed["content"] = parts or ("" if role in ("tool", "function") else None)
     elif content is None and role in ("tool", "function"):
         fixed["content"] = ""
-    if isinstance(name, str) and (_NO_NAME.search(name) or len(name) > _MOST_NAME or not name):
-        fixed["name"] = _NO_NAME.sub("_", name)[:_MOST_NAME] or "_"
+    if isinstance(name, str) and (valid := valid_name(name)) != name:
+        fixed["name"] = valid
     if isinstance(calls := view.get("tool_calls"), list):
         new = [*map(_with_text, calls)]
         if not all(map(is_, new, calls)):

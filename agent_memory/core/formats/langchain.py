@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent_memory.core.formats import neutral
+from agent_memory.core.formats.chat import valid_name
 from agent_memory.core.formats.neutral import Json, dicts, mapping, role_in, says
 
 _ROLES = {
@@ -92,6 +93,9 @@ def from_chat(view: Mapping[str, Any]) -> list[Json]:
     for name in ("name", "tool_call_id"):
         if view.get(name) is not None:
             data[name] = view[name]
+    # LangChain sends names to OpenAI unchanged
+    if role == "user" and isinstance(view.get("name"), str):
+        data["name"] = valid_name(view["name"])
     if calls:
         data["tool_calls"] = [
             {"type": "tool_call", "id": call_id, "name": name, "args": args}
