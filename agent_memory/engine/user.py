@@ -16,7 +16,7 @@ from agent_memory.core.records import Entry, Head, Recall, Scope, Span, Surplus
 from agent_memory.core.timestamps import check_moment, duration_of
 from agent_memory.core.tracing import of_id, traced
 from agent_memory.core.window import units
-from agent_memory.engine.stale_report import recalls_in, surplus
+from agent_memory.engine.listing import recalls_in, surplus
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import FactBlock
 

@@ -19,9 +19,9 @@ from agent_memory.core.lazy import made_once
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.settings_model import Address, Positive, SettingsModel
+from agent_memory.core.threads import EncodeAhead
 from agent_memory.core.timestamps import IN_UTC, Zones
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.encode_ahead import EncodeAhead
 from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_memory import AgentMemory, Entry, Head, Trim
 from agent_memory.engine import windows
-from agent_memory.engine.windows import Windows
+from agent_memory.engine.paging import Windows
 from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing.contract import draft, stored, together
 from tests.kit import Echo

@@ -21,9 +21,8 @@ from agent_memory.core.notices import error_text
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
 from agent_memory.core.threads import unwanted
 from agent_memory.core.tracing import operation, tell_absorbed
-from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.failures import Failures, is_passing
-from agent_memory.engine.recall.runner import TimeLimited, in_parallel, resolve
+from agent_memory.engine.recall.runner import Backoff, TimeLimited, in_parallel, resolve
 from agent_memory.errors import ConfigError, LeaseLost, StoreError, Undecryptable
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account

@@ -17,8 +17,7 @@ from agent_memory.core.query_text import asks_for_all_known, query_message
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.threads import Handover, apart
 from agent_memory.core.tracing import operation, tell_search
-from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.recall.runner import TimeLimited, resolve
+from agent_memory.engine.recall.runner import Backoff, TimeLimited, resolve
 from agent_memory.errors import SpendingLimitReached
 from agent_memory.ltm_blocks.base import Block, QueryThread
 from agent_memory.models.usage import Account, current_account
