@@ -19,7 +19,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.core.shortening import format_in
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 from agent_memory.core.transcript import full_text
 from agent_memory.core.window import units

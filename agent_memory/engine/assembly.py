@@ -15,7 +15,7 @@ from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.plugins import find_kind
 from agent_memory.core.threads import apart
 from agent_memory.core.timestamps import Zones
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.engine.append import Appender
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.later import made_later, part

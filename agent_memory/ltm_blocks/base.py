@@ -25,7 +25,7 @@ from agent_memory.errors import ConfigError
 from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:
-    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.token_counter import TokenCounter
     from agent_memory.core.tools import Tool
     from agent_memory.core.turns import Turn
     from agent_memory.ltm_blocks.extractive.history.fact import Fact, Stale
