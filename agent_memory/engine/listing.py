@@ -13,8 +13,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.fusion import doubles
-from agent_memory.core.ids import check_id, marker, share_of
-from agent_memory.core.limits import how_many, quoted, text_of
+from agent_memory.core.limits import check_id, how_many, marker, quoted, share_of, text_of
 from agent_memory.core.records import Entry, Head, Recall, Scope, Surplus
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.transcript import full_text

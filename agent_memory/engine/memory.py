@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_memory.config.settings import NOTES
 from agent_memory.core.idempotency import check_end
-from agent_memory.core.ids import check_id, check_share
-from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
+from agent_memory.core.limits import (
+    at_most,
+    check_callable,
+    check_id,
+    check_share,
+    how_many,
+    place_in_log,
+    text_of,
+)
 from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Head, Scope

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.idempotency import KeptKey
-from agent_memory.core.ids import PAST_SHARED, marker, share_of
-from agent_memory.core.limits import how_many
+from agent_memory.core.limits import PAST_SHARED, how_many, marker, share_of
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.kernel.log import decrypted, entries_after, entry_for_caller

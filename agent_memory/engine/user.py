@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from agent_memory.core.ids import marker
-from agent_memory.core.limits import how_many, quoted, text_of
+from agent_memory.core.limits import how_many, marker, quoted, text_of
 from agent_memory.core.notices import with_call_errors
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Entry, Head, Recall, Scope, Span, Surplus
