@@ -353,11 +353,6 @@ class SessionWork:
         timestamps = [(entry.seq, entry.created_at) for entry in waiting]
         return max(head.start, quiet_seq(timestamps, now, self._quiet_seconds))
 
-    def _pause_wait(self, head: Head) -> float | None:
-        """Return the seconds until a pause is long enough. None if no block waits for a pause."""
-        waits = self._quiet & self._absorber.blocks.keys() if self._absorb != "overflow" else ()
-        return self._silence_wait(head, waits, self._quiet_seconds / 60)
-
     def _idle_wait(self, head: Head) -> float | None:
         """Return the seconds until the session counts as idle. None if no block waits for that."""
         return self._silence_wait(head, self._absorber.blocks, self._idle_minutes)
@@ -375,7 +370,8 @@ class SessionWork:
         waiting = self._waiting(head, idle, datetime.now(UTC))
         times = [self._absorber.wait(head.session_id, name) for name in waiting]
         others = [self._compaction.refresh_wait(head), self._retention.wait(head)]
-        others += [self._pause_wait(head) or None]
+        if self._absorb != "overflow":
+            others += [self._silence_wait(head, self._quiet, self._quiet_seconds / 60) or None]
         others += [idle or None] if any(map(head.lag, self._absorber.blocks)) else []
         return min([*times, *(wait for wait in others if wait is not None)], default=None)
 
