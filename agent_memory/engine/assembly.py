@@ -65,11 +65,8 @@ logger = logging.getLogger(__name__)
 class Components:
     """The objects behind an `AgentMemory`, such as the open store and the bound blocks.
 
-    An attribute that is made by `part` is created at its first read.
-
-    Args:
-        config: The settings.
-        only: The name of the only block to bind. None binds all blocks.
+    An attribute that is made by `part` is created at its first read. `only` is the name of the only
+    block to bind. None binds all blocks.
 
     Attributes:
         lacking_models: A warning for each block without its language model, by the block's name.

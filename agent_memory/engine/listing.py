@@ -178,8 +178,10 @@ def surplus(
     for block in blocks:
         recalls = existing(store, {block.name: [*block.all_kept(scope)]})[block.name]
         if isinstance(block, FactBlock):
-            report += _of_facts(block, scope, recalls)
-            report += _aged(recalls, older_than, {item.recall.id for item in report})
+            stale = _of_facts(block, scope, recalls)
+            reported = {item.recall.id for item in stale}
+            others = [recall for recall in recalls if recall.id not in reported]
+            report += stale + _aged(others, older_than)
         else:
             report += _of(recalls, older_than)
     if messages:
@@ -197,17 +199,15 @@ def _of(recalls: Sequence[Recall], older_than: timedelta | None) -> list[Surplus
     return aged + same[::-1]
 
 
-def _aged(
-    recalls: Iterable[Recall], older_than: timedelta | None, skip: Iterable[str] = ()
-) -> list[Surplus]:
+def _aged(recalls: Iterable[Recall], older_than: timedelta | None) -> list[Surplus]:
     if older_than is None:
         return []
     now = datetime.now(UTC)
-    since, skipped = now - min(older_than, now - BEGINNING), frozenset(skip)
+    since = now - min(older_than, now - BEGINNING)
     return [
         Surplus(recall, "old")
         for recall in recalls
-        if recall.created_at is not None and recall.created_at < since and recall.id not in skipped
+        if recall.created_at is not None and recall.created_at < since
     ]
 
 

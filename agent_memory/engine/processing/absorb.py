@@ -133,10 +133,8 @@ class Absorber:
         fails repeatedly becomes a dead letter. If the caller no longer waits for the result, each
         block stops after its current batch.
 
-        Args:
-            head: The session's head, read under `lease`.
-            targets: The last seq to absorb, by block.
-            most_batches: The maximum number of batches per block. 0 is no maximum.
+        `head` was read under `lease`. `targets` has the last seq to absorb, by block. A block
+        absorbs at most `most_batches` batches. 0 is no maximum.
         """
         most = most_batches or inf
         calls = [
@@ -217,8 +215,7 @@ class Absorber:
     def forget(self, block: Block, head: Head, scope: Scope) -> None:
         """Have a block delete the records of a scope, within the time limit of a batch.
 
-        Raises:
-            LeaseLost: Another worker took the session over. The block absorbs the session again.
+        Raise `LeaseLost` if another worker took the session over. The block absorbs it again.
         """
         failed: Exception | None = None
         try:
@@ -403,9 +400,7 @@ class Absorber:
     def _advance(self, before: Head, block: str, cursor: int, last: int, lease: Lease) -> Head:
         """Move the block's cursor and return the new head.
 
-        Raises:
-            LeaseLost: After `before` was read, another worker took the session over, or the
-                session's user changed.
+        Raise `LeaseLost` if another worker took the session over, or the session's user changed.
         """
         head: Head | None = before
         while True:

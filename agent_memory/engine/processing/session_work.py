@@ -263,10 +263,8 @@ class SessionWork:
     def absorb_again(self, session_id: str, block: str) -> str | None:
         """Have one block absorb a session from the beginning. Return the block's error, or None.
 
-        If another worker does not release the session, that worker absorbs it later.
-
-        Raises:
-            LeaseLost: Another worker took the session over before the cursor was reset.
+        If another worker does not release the session, that worker absorbs it later. Raise
+        `LeaseLost` if another worker took the session over before the cursor was reset.
         """
         with self._leases.hold(session_id, waiting=True) as lease:
             head = self._store.head(session_id)

@@ -24,11 +24,8 @@ MOST_ABANDONED = 32
 def resolve(value: T | Awaitable[T]) -> T:
     """Return the value. If it is awaitable, await it on a new event loop and return the result.
 
-    If the calling thread has a running loop, another thread awaits the value.
-
-    Raises:
-        RuntimeError: The coroutine was cancelled. A `CancelledError` would tell the caller that its
-            own task was cancelled.
+    If the calling thread has a running loop, another thread awaits the value. A `CancelledError`
+    becomes a `RuntimeError`, because it would tell the caller that its own task was cancelled.
     """
     if not inspect.isawaitable(value):
         return value
