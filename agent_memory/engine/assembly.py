@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -38,8 +38,6 @@ from agent_memory.stores import open_store
 from agent_memory.stores.base import Store, VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from agent_memory.core.records import Head, Scope
     from agent_memory.engine.edit.delete import Deletion
     from agent_memory.engine.edit.edit import Editor
