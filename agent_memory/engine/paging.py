@@ -13,7 +13,7 @@ from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.kernel.log import decrypted, entries_after, entry_for_caller
 
-HEADS = 500
+_HEADS = 500
 _PAGE = 200
 
 
@@ -21,16 +21,8 @@ def all_heads(
     store: SessionStore, user_id: str | None = None, after: str | None = None
 ) -> Iterator[Head]:
     """Yield the heads of all sessions, or of a user's sessions, by id, beginning after `after`."""
-    for page in head_pages(store, user_id, after):
+    while page := store.sessions(user_id=user_id, limit=_HEADS, after=after):
         yield from page
-
-
-def head_pages(
-    store: SessionStore, user_id: str | None = None, after: str | None = None
-) -> Iterator[list[Head]]:
-    """Yield the heads of `all_heads` in pages of `HEADS`."""
-    while page := store.sessions(user_id=user_id, limit=HEADS, after=after):
-        yield page
         after = page[-1].session_id
 
 
