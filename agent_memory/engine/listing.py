@@ -22,7 +22,7 @@ from agent_memory.engine.recall.contexts import existing
 from agent_memory.engine.recall.merged_search import LOG, NOBODY
 from agent_memory.engine.values.items import END
 from agent_memory.errors import Damaged, InvalidInput
-from agent_memory.ltm_blocks.base import Block, FactBlock
+from agent_memory.ltm_blocks.base import FactBlock
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
 
@@ -168,15 +168,11 @@ def recalls_in(values: object) -> list[Recall]:
 
 
 def surplus(
-    store: SessionStore,
-    blocks: Iterable[Block],
-    scope: Scope,
-    older_than: timedelta | None,
-    messages: bool,
+    parts: Components, scope: Scope, older_than: timedelta | None, messages: bool
 ) -> list[Surplus]:
     report: list[Surplus] = []
-    for block in blocks:
-        recalls = existing(store, {block.name: [*block.all_kept(scope)]})[block.name]
+    for block in parts.all_blocks.values():
+        recalls = existing(parts.store, {block.name: [*block.all_kept(scope)]})[block.name]
         if isinstance(block, FactBlock):
             stale = _of_facts(block, scope, recalls)
             reported = {item.recall.id for item in stale}
@@ -185,7 +181,7 @@ def surplus(
         else:
             report += _of(recalls, older_than)
     if messages:
-        report += _of([_recall(entry) for entry in _messages(store, scope)], older_than)
+        report += _of([_recall(entry) for entry in _messages(parts.store, scope)], older_than)
     return report
 
 

@@ -622,7 +622,10 @@ class AgentMemory(OpenMemory):
             key: An idempotency key for this call: a retried `memory_write` stores one note. Tools
                 of blocks read it as `scope.key`.
         """
-        return self.components.toolbox.call(session_id, name, arguments, user_id, key)
+        from agent_memory.engine.tool_calls import run_tool
+
+        tools = self.components.toolbox.tools()
+        return run_tool(tools, self._guard, session_id, name, arguments, user_id, key)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """Absorb a session's pending messages, like `flush`, and clear its `WorkingMemory`.

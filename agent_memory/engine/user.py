@@ -199,10 +199,10 @@ class User:
                 only facts can be old, by the settings of their block.
             messages: Whether to include the messages of all sessions of the user.
         """
-        scope, parts = self._scope(), self._parts
+        scope = self._scope()
         if older_than is not None and not isinstance(older_than, timedelta):
             older_than = duration_of("older_than", older_than)
-        return surplus(parts.store, parts.all_blocks.values(), scope, older_than, messages)
+        return surplus(self._parts, scope, older_than, messages)
 
     def forget_all(
         self, found: Iterable[Recall | Surplus], *, messages: bool = False, why: str = ""
