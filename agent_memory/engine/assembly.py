@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from agent_memory.engine.paging import Windows, all_heads
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.processing.compaction import Compaction, Retention
 from agent_memory.engine.processing.failures import DeadLetters
-from agent_memory.engine.processing.session_work import SessionWork, replay
+from agent_memory.engine.processing.session_work import SessionWork
 from agent_memory.engine.processing.worker import Backlog, Heartbeats, Housekeeping, Worker
 from agent_memory.engine.spending import Spending
 from agent_memory.engine.system_records import SystemRecords
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.recall.merged_search import LogBlock, Search
     from agent_memory.engine.recall.prompt_log import Recalls, SentContexts
     from agent_memory.engine.sharing.grants import Authors, Grants, Redaction
-    from agent_memory.engine.stats import Counted, Progress, Stats
+    from agent_memory.engine.stats import Counted, Stats
     from agent_memory.engine.tool_calls import Toolbox
     from agent_memory.engine.values.key_values import KeyValues, Values
     from agent_memory.models.embedders.base import Embedder
@@ -176,9 +176,6 @@ class Components:
     def begun(self, head: Head) -> None:
         if "contexts" in vars(self):
             self.sent.begun(head)
-
-    def replay(self, block: str) -> Iterator[Progress]:
-        return replay(block, self.store, self.work, self.records)
 
     def troubles(self, head: Head | None) -> list[str]:
         failing = self.absorber.failures.troubles(besides=self.lacking_models)

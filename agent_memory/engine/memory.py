@@ -29,6 +29,7 @@ from agent_memory.engine.later import load_rest, with_rest
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import read_of
 from agent_memory.engine.processing.absorb import check_block
+from agent_memory.engine.processing.session_work import replay
 from agent_memory.errors import InvalidBudget, InvalidInput, SessionDeleting
 
 if TYPE_CHECKING:
@@ -826,7 +827,7 @@ class AgentMemory(OpenMemory):
         """
         self._guard.check(None, None)
         check_block(block, self.components.absorber.blocks)
-        return self.components.replay(block)
+        return replay(self.components, block)
 
     def stats(self) -> Stats:
         """Return counts of sessions and messages, the state of each block, model calls and cost."""

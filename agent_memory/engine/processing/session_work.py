@@ -19,7 +19,6 @@ from agent_memory.engine.paging import all_heads, head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import AgentMemoryError, Damaged, LeaseLost
-from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.kernel.log import check_owner
 from agent_memory.strategies.base import Absorb
@@ -383,21 +382,20 @@ def unfinished_replays(records: SystemRecords) -> list[str]:
     ]
 
 
-def replay(
-    block: str, store: SessionStore, work: SessionWork, records: SystemRecords
-) -> Iterator[Progress]:
+def replay(parts: Components, block: str) -> Iterator[Progress]:
     """Have a block absorb all sessions again. Other calls work meanwhile.
 
     The progress is stored, so that an interrupted replay resumes after its last finished session.
     """
     from agent_memory.engine.stats import Progress
 
+    records = parts.records
     begun = records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
     after, done = begun["after"], begun["done"]
     records.write(Kind.REPLAYS, block, after=after, done=done)
-    total = store.counts().sessions
-    for head in all_heads(store, after=after):
-        error = _absorb_again(work, block, head.session_id)
+    total = parts.store.counts().sessions
+    for head in all_heads(parts.store, after=after):
+        error = _absorb_again(parts.work, block, head.session_id)
         done += 1
         records.write(Kind.REPLAYS, block, after=head.session_id, done=done)
         yield Progress(block, head.session_id, done, max(done, total), error)
