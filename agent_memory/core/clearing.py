@@ -147,7 +147,7 @@ class Cleared:
     def _stubs(self, old: Sequence[int]) -> dict[int, Entry | None]:
         whole = [place for place in old if self._shown[place] is self._window[place]]
         new = [place for place in whole if place not in self._cache]
-        self._cache = {**self._cache, **dict.fromkeys(new), **self.stubs_of(new)}
+        self._cache = {**self._cache, **dict.fromkeys(new), **self._stubs_of(new)}
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
@@ -186,7 +186,7 @@ class Cleared:
         if gone:
             self._notes |= changes.keys() - gone
 
-    def stubs_of(self, results: Sequence[int]) -> dict[int, Entry]:
+    def _stubs_of(self, results: Sequence[int]) -> dict[int, Entry]:
         """Return the stubs that are shorter than their results."""
         stubs = {place: self._stub_of(place) for place in results}
         window = self._window
@@ -235,7 +235,7 @@ def is_stub(entry: Entry) -> bool:
 def with_stubs(entries: Sequence[Entry], counter: TokenCounter) -> list[Entry]:
     """Replace all tool results by stubs, except errors and short results."""
     results = [place for place, entry in enumerate(entries) if _is_clearable(entry)]
-    stubs = Cleared(entries, counter, frozenset(), None).stubs_of(results)
+    stubs = Cleared(entries, counter, frozenset(), None)._stubs_of(results)
     return [stubs.get(place, entry) for place, entry in enumerate(entries)]
 
 
