@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agent_memory.core.records import Head as Head
     from agent_memory.core.records import Recall as Recall
     from agent_memory.core.redaction import Redactor as Redactor
-    from agent_memory.core.tokens.counter import TokenCounter as TokenCounter
+    from agent_memory.core.token_counter import TokenCounter as TokenCounter
     from agent_memory.core.tools import Tool as Tool
     from agent_memory.core.turns import Turn as Turn
     from agent_memory.engine.deployment import Deployment as Deployment
@@ -67,7 +67,7 @@ _HOMES = {
     ".core.messages": ("Message",),
     ".core.records": ("Entry", "Head", "Recall"),
     ".core.redaction": ("Redactor",),
-    ".core.tokens.counter": ("TokenCounter",),
+    ".core.token_counter": ("TokenCounter",),
     ".core.tools": ("Tool",),
     ".core.turns": ("Turn",),
     ".engine.deployment": ("Deployment",),

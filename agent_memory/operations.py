@@ -12,12 +12,12 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Absorbed, DeadLetter, Head, Scope
 from agent_memory.core.system_collections import VALUES
-from agent_memory.engine.assembly import Components
+from agent_memory.engine.assembly import Components, Services
 from agent_memory.engine.edit.repair import look
 from agent_memory.engine.listing import UserSize, users_of
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import check_block
-from agent_memory.engine.services import Services
+from agent_memory.engine.processing.session_work import replay
 from agent_memory.engine.stats import Progress
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migrate import migrate
@@ -225,7 +225,7 @@ def rebuild(config: AgentMemoryConfig, block: str) -> Iterator[Progress]:
     check_block(block, absorbing)
     components = _opened(config, block)
     with closing(components):
-        yield from components.replay(block)
+        yield from replay(components, block)
 
 
 def _opened(config: AgentMemoryConfig, name: str) -> Components:

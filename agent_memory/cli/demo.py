@@ -145,7 +145,7 @@ def play(memory: AgentMemory, messages: Sequence[tuple[str, Message]], name: str
     """Append messages one by one. After each, get a context and check its number of tokens."""
     from rich.markup import escape
 
-    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.token_counter import TokenCounter
 
     counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     played, before = Played(), None
@@ -168,7 +168,7 @@ def play(memory: AgentMemory, messages: Sequence[tuple[str, Message]], name: str
 
 def show_demo(memory: AgentMemory, played: Played, question: str) -> None:
     """Print a strategy's overflows, its long-term memory, and the final window."""
-    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.token_counter import TokenCounter
 
     out().print()
     about = described(memory.config.strategy, memory.config.model)

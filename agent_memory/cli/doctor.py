@@ -137,7 +137,7 @@ def _tried(check: Callable[..., Check], *args: Any) -> Check:
 
 
 def _store(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
-    from agent_memory.engine.services import Services
+    from agent_memory.engine.assembly import Services
     from agent_memory.engine.transfer.migrate import UNFINISHED, is_unfinished
     from agent_memory.stores import open_store
     from agent_memory.stores.sql.backups import copied

@@ -29,7 +29,7 @@ from agent_memory.cli.common import (
     load_config,
     without_password,
 )
-from agent_memory.core.ids import check_id
+from agent_memory.core.limits import check_id
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.integrations.hooks.events import AGENTS, EVENTS, GEMINIS
 

@@ -30,7 +30,7 @@ from agent_memory.cli.common import (
     with_settings,
     without_password,
 )
-from agent_memory.core.ids import check_id
+from agent_memory.core.limits import check_id
 from agent_memory.core.processes import share_arenas
 from agent_memory.core.threads import Handover
 from agent_memory.errors import ConfigError, InvalidInput, MissingExtra, install_command

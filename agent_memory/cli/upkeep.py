@@ -31,7 +31,7 @@ from agent_memory.cli.common import (
     without_password,
 )
 from agent_memory.cli.view import absorbed_table, reach
-from agent_memory.core.ids import readable
+from agent_memory.core.limits import readable
 from agent_memory.core.processes import share_arenas
 from agent_memory.errors import ConfigError, Damaged
 

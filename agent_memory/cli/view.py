@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.cli.common import plain
-from agent_memory.core.ids import readable
+from agent_memory.core.limits import readable
 from agent_memory.core.text import ranges
 
 if TYPE_CHECKING:

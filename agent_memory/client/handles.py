@@ -14,8 +14,7 @@ from uuid import uuid4
 from agent_memory.client.calls import MESSAGES, PARAMETER, Call, class_of, of
 from agent_memory.client.service import Request, Service, is_missing
 from agent_memory.client.values import mistyped, parsed, plain, takes
-from agent_memory.core.ids import check_id
-from agent_memory.core.limits import text_of
+from agent_memory.core.limits import check_id, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.turns import Turn, check_turn, messages_of
 from agent_memory.engine.user import span_of

@@ -20,8 +20,7 @@ from agent_memory.client.handles import (
 )
 from agent_memory.client.service import Request, Service, is_missing
 from agent_memory.client.values import digest_of, parsed, plain, sent
-from agent_memory.core.ids import check_id, check_share
-from agent_memory.core.limits import at_most, check_callable, place_in_log
+from agent_memory.core.limits import at_most, check_callable, check_id, check_share, place_in_log
 from agent_memory.core.receipts import Part, Receipt
 from agent_memory.core.records import Scope
 from agent_memory.engine.loop.rounds import CompletionStream

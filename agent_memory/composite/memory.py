@@ -22,8 +22,7 @@ from agent_memory.composite.members import (
 )
 from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.fusion import merge
-from agent_memory.core.ids import marker
-from agent_memory.core.limits import how_many, text_of
+from agent_memory.core.limits import how_many, marker, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Absorbed, Head, Recall, Scope
 from agent_memory.core.tools import Tool

@@ -19,8 +19,7 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 
 from agent_memory.config.sources import from_environment, merged, read_settings
-from agent_memory.core.ids import Access, check_id, check_share
-from agent_memory.core.limits import MOST, quoted
+from agent_memory.core.limits import MOST, Access, check_id, check_share, quoted
 from agent_memory.core.plugins import find_kind, offering
 from agent_memory.core.redaction import Redactor
 from agent_memory.core.settings_model import (

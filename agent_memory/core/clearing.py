@@ -19,7 +19,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import role_of, shape_of
 from agent_memory.core.shortening import format_in
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 from agent_memory.core.transcript import full_text
 from agent_memory.core.window import units
@@ -147,11 +147,7 @@ class Cleared:
     def _stubs(self, old: Sequence[int]) -> dict[int, Entry | None]:
         whole = [place for place in old if self._shown[place] is self._window[place]]
         new = [place for place in whole if place not in self._cache]
-        self._cache = {
-            **self._cache,
-            **dict.fromkeys(new),
-            **_stubs_of(self._window, new, self._counter),
-        }
+        self._cache = {**self._cache, **dict.fromkeys(new), **self._stubs_of(new)}
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
@@ -170,12 +166,12 @@ class Cleared:
             if step is not stays:
                 changes |= {step[0]: self._words(step[0]), **dict.fromkeys(step[1])}
         last, results = stays[1][-1], [place for _, results in steps for place in results]
-        return {**changes, last: _note(self._window, results, last, self._counter)}
+        return {**changes, last: self._note(results, last)}
 
     def _words(self, place: int) -> Entry | None:
         call = self._window[place]
         text = call.message.text() if shape_of(call.message).speaks else ""
-        return _standing_for(call, text, self._counter) if text else None
+        return self._standing_for(call, text) if text else None
 
     def _change(self, changes: Mapping[int, Entry | None], least: int) -> None:
         costs = {place: entry.tokens if entry else 0 for place, entry in changes.items()}
@@ -190,6 +186,47 @@ class Cleared:
         if gone:
             self._notes |= changes.keys() - gone
 
+    def _stubs_of(self, results: Sequence[int]) -> dict[int, Entry]:
+        """Return the stubs that are shorter than their results."""
+        stubs = {place: self._stub_of(place) for place in results}
+        window = self._window
+        return {place: stub for place, stub in stubs.items() if stub.tokens < window[place].tokens}
+
+    def _stub_of(self, place: int) -> Entry:
+        entry = self._window[place]
+        tool, arguments = _call_of(self._window, place)
+        first = next(filter(None, map(str.strip, full_text(entry.message).splitlines())), "")
+        text = (
+            f"[Old result of {tool}{arguments}, {entry.tokens:,} tokens: {_clipped(first)} "
+            f"- {READ_MESSAGE}(seq={entry.seq}) returns it in full]"
+        )
+        return self._standing_for(entry, text)
+
+    def _note(self, results: Sequence[int], place: int) -> Entry:
+        """Return the stub that replaces the result at `place`, and lists all `results` by seq."""
+        window, tools = self._window, dict[str, list[str]]()
+        for result in results:
+            tools.setdefault(_call_of(window, result)[0], []).append(str(window[result].seq))
+        listed = "; ".join(f"{tool} {', '.join(seqs)}" for tool, seqs in tools.items())
+        text = (
+            f"[Old results of {len(results)} calls, by seq: {listed} "
+            f"- {READ_MESSAGE}(seq={window[results[0]].seq}) returns the first in full]"
+        )
+        return self._standing_for(window[place], text)
+
+    def _standing_for(self, entry: Entry, text: str) -> Entry:
+        view = entry.message.to_openai() or {}
+        ids = {key: view[key] for key in ("tool_call_id", "name") if view.get(key) is not None}
+        message = Message(
+            role=view["role"],
+            content=text,
+            created_at=entry.message.created_at,
+            metadata={**entry.message.metadata, "kind": _CLEARED},
+            **ids,
+            **format_in(entry.message),
+        )
+        return replace(entry, message=message, tokens=self._counter.message(message))
+
 
 def is_stub(entry: Entry) -> bool:
     return entry.message.metadata.get("kind") == _CLEARED
@@ -198,56 +235,8 @@ def is_stub(entry: Entry) -> bool:
 def with_stubs(entries: Sequence[Entry], counter: TokenCounter) -> list[Entry]:
     """Replace all tool results by stubs, except errors and short results."""
     results = [place for place, entry in enumerate(entries) if _is_clearable(entry)]
-    stubs = _stubs_of(entries, results, counter)
+    stubs = Cleared(entries, counter, frozenset(), None)._stubs_of(results)
     return [stubs.get(place, entry) for place, entry in enumerate(entries)]
-
-
-def _stubs_of(
-    entries: Sequence[Entry], results: Sequence[int], counter: TokenCounter
-) -> dict[int, Entry]:
-    """Return the stubs that are shorter than their results."""
-    stubs = {place: _stub_of(entries, place, counter) for place in results}
-    return {place: stub for place, stub in stubs.items() if stub.tokens < entries[place].tokens}
-
-
-def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Entry:
-    entry = entries[place]
-    tool, arguments = _call_of(entries, place)
-    first = next(filter(None, map(str.strip, full_text(entry.message).splitlines())), "")
-    text = (
-        f"[Old result of {tool}{arguments}, {entry.tokens:,} tokens: {_clipped(first)} "
-        f"- {READ_MESSAGE}(seq={entry.seq}) returns it in full]"
-    )
-    return _standing_for(entry, text, counter)
-
-
-def _note(
-    entries: Sequence[Entry], results: Sequence[int], place: int, counter: TokenCounter
-) -> Entry:
-    """Return the stub that replaces the result at `place`, and lists all `results` by seq."""
-    tools: dict[str, list[str]] = {}
-    for result in results:
-        tools.setdefault(_call_of(entries, result)[0], []).append(str(entries[result].seq))
-    listed = "; ".join(f"{tool} {', '.join(seqs)}" for tool, seqs in tools.items())
-    text = (
-        f"[Old results of {len(results)} calls, by seq: {listed} "
-        f"- {READ_MESSAGE}(seq={entries[results[0]].seq}) returns the first in full]"
-    )
-    return _standing_for(entries[place], text, counter)
-
-
-def _standing_for(entry: Entry, text: str, counter: TokenCounter) -> Entry:
-    view = entry.message.to_openai() or {}
-    ids = {key: view[key] for key in ("tool_call_id", "name") if view.get(key) is not None}
-    message = Message(
-        role=view["role"],
-        content=text,
-        created_at=entry.message.created_at,
-        metadata={**entry.message.metadata, "kind": _CLEARED},
-        **ids,
-        **format_in(entry.message),
-    )
-    return replace(entry, message=message, tokens=counter.message(message))
 
 
 def _is_clearable(entry: Entry) -> bool:

@@ -15,7 +15,7 @@ from agent_memory.core.formats.registry import Format
 from agent_memory.core.messages import STANDING, Message
 from agent_memory.core.records import Entry, Head
 from agent_memory.core.shapes import BEFORE, HIDDEN, role_of, shape_of, shapes_of
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 
 _INPUT_ROLES = ("user", "system", "developer", "tool")
 """Roles of messages that the model did not write. Reasoning cannot belong to them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agent_memory.core.ids import readable
+from agent_memory.core.limits import readable
 from agent_memory.core.records import Head
 from agent_memory.errors import Damaged
 

@@ -18,7 +18,7 @@ from agent_memory.core.rendering import led, with_memory
 from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.text import listed_text
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.transcript import excerpt, joined
 from agent_memory.core.window import apply, choose_cut, is_user, passes, turns, units, visible
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from agent_memory.core.ids import MAX_ID, is_storable
+from agent_memory.core.limits import MAX_ID, is_storable
 
 _MOST = 2**53  # the largest integer that every database and every JSON reader stores exactly
 _MAX_DEPTH = 110  # the deepest nesting of a message (100), and of the objects around it

@@ -13,8 +13,7 @@ from pydantic_core import PydanticSerializationError, from_json
 from agent_memory.core.formats.exact import require_json
 from agent_memory.core.formats.neutral import ROLES, role_in, with_transcript
 from agent_memory.core.formats.registry import LANGCHAIN, form_of
-from agent_memory.core.ids import is_storable
-from agent_memory.core.limits import UNREADABLE, is_whole, quoted
+from agent_memory.core.limits import UNREADABLE, is_storable, is_whole, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
 from agent_memory.core.settings_model import requirement
 from agent_memory.core.timestamps import TIMES, now_utc, parse_time

@@ -29,7 +29,7 @@ from agent_memory.core.settings_model import MemoryRole
 from agent_memory.core.shapes import shape_of
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.timestamps import BEGINNING
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.transcript import full_text
 from agent_memory.core.window import is_user, late_results, passes, system_of, unshown, visible
 from agent_memory.errors import InvalidMessage

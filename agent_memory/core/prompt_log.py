@@ -12,7 +12,7 @@ from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import digest
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
-from agent_memory.core.records import Entry, LeftOut, Recall
+from agent_memory.core.records import Entry, LeftOut, Recall, Record
 from agent_memory.core.window import is_user
 
 Piece: TypeAlias = tuple[int, int]
@@ -169,22 +169,17 @@ def encode_context(
 
 
 def decode_context(
-    session_id: str,
-    turn: int,
-    question: str,
-    at: datetime,
-    fields: Fields,
+    record: Record,
     entries: Mapping[int, Entry],
     text_of: Callable[[str], str | None],
     source_text: Callable[[Recall], str],
 ) -> SentContext:
-    """Restore a context from its stored form.
+    """Restore a context from its record.
 
-    Args:
-        text_of: Returns the text that is stored under a name from `name_of`, or None.
-        source_text: Returns the text of those source messages of a recall that still exist.
+    `text_of` returns the text that is stored under a name from `name_of`, or None. `source_text`
+    returns the text of those source messages of a recall that still exist.
     """
-    missing = 0
+    fields, at, missing = record.metadata, record.created_at, 0
 
     def recall_of(named: Sequence[Any], text: str | None) -> Recall:
         _, block, record, score, tokens, time, sources, views, turns = named
@@ -224,9 +219,9 @@ def decode_context(
         kept_tokens=fields["kept_tokens"],
     )
     return SentContext(
-        session_id=session_id,
-        turn=turn,
-        question=question,
+        session_id=record.session_id,
+        turn=record.first,
+        question=record.text,
         at=at,
         context=replace(context, recalls=recalls),
         window=tuple(shows(fields)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from agent_memory.core.ids import readable
+from agent_memory.core.limits import readable
 from agent_memory.core.messages import Message
 from agent_memory.core.usage import Usage
 

@@ -17,7 +17,7 @@ from agent_memory.core.formats.registry import Ids
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import BEFORE, HIDDEN, Arranging, View, shape_of
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 
 _IDS = Ids(unique=True)

@@ -30,7 +30,7 @@ from agent_memory.errors import MessageTooLarge, StoreUnavailable
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Head
-    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.token_counter import TokenCounter
     from agent_memory.engine.assembly import Components
 
 _SHORT = 4_000  # characters; longer texts skip the queue and are tokenized in parallel

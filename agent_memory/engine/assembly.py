@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from agent_memory.config.settings import NOTES
+from agent_memory.config.settings import NOTES, AgentMemoryConfig
 from agent_memory.core.context import without_context
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.plugins import find_kind
 from agent_memory.core.threads import apart
+from agent_memory.core.timestamps import Zones
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.engine.append import Appender
 from agent_memory.engine.guard import Guard
 from agent_memory.engine.later import made_later, part
-from agent_memory.engine.leases import Leases
-from agent_memory.engine.paging import all_heads
+from agent_memory.engine.leases import Leases, Locks
+from agent_memory.engine.paging import Windows, all_heads
 from agent_memory.engine.processing.absorb import Absorber
 from agent_memory.engine.processing.compaction import Compaction, Retention
 from agent_memory.engine.processing.failures import DeadLetters
-from agent_memory.engine.processing.session_work import SessionWork, replay
+from agent_memory.engine.processing.session_work import SessionWork
 from agent_memory.engine.processing.worker import Backlog, Heartbeats, Housekeeping, Worker
-from agent_memory.engine.services import Services
+from agent_memory.engine.spending import Spending
 from agent_memory.engine.system_records import SystemRecords
-from agent_memory.engine.windows import Windows
 from agent_memory.errors import ConfigError, UnknownKind
 from agent_memory.ltm_blocks.base import Block, FactBlock, NoteBlock, Resources
-from agent_memory.models.embedders import is_remote
+from agent_memory.models.embedders import is_remote, open_embedder
+from agent_memory.models.embedders.base import Encoder
 from agent_memory.models.loading import load_litellm
+from agent_memory.models.usage import Charges, Ledger, Prices
+from agent_memory.stores import open_store
+from agent_memory.stores.base import Store, VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.records import Head, Scope
     from agent_memory.engine.edit.delete import Deletion
     from agent_memory.engine.edit.edit import Editor
@@ -48,11 +51,11 @@ if TYPE_CHECKING:
     from agent_memory.engine.recall.merged_search import LogBlock, Search
     from agent_memory.engine.recall.prompt_log import Recalls, SentContexts
     from agent_memory.engine.sharing.grants import Authors, Grants, Redaction
-    from agent_memory.engine.stats import Counted, Progress, Stats
+    from agent_memory.engine.stats import Counted, Stats
     from agent_memory.engine.tool_calls import Toolbox
     from agent_memory.engine.values.key_values import KeyValues, Values
     from agent_memory.models.embedders.base import Embedder
-    from agent_memory.stores.base import Store
+    from agent_memory.models.llm import LLM
 
 logger = logging.getLogger(__name__)
 
@@ -60,11 +63,8 @@ logger = logging.getLogger(__name__)
 class Components:
     """The objects behind an `AgentMemory`, such as the open store and the bound blocks.
 
-    An attribute that is made by `part` is created at its first read.
-
-    Args:
-        config: The settings.
-        only: The name of the only block to bind. None binds all blocks.
+    An attribute that is made by `part` is created at its first read. `only` is the name of the only
+    block to bind. None binds all blocks.
 
     Attributes:
         lacking_models: A warning for each block without its language model, by the block's name.
@@ -176,9 +176,6 @@ class Components:
     def begun(self, head: Head) -> None:
         if "contexts" in vars(self):
             self.sent.begun(head)
-
-    def replay(self, block: str) -> Iterator[Progress]:
-        return replay(block, self.store, self.work, self.records)
 
     def troubles(self, head: Head | None) -> list[str]:
         failing = self.absorber.failures.troubles(besides=self.lacking_models)
@@ -307,3 +304,119 @@ def _bound(block: Block, resources: Resources) -> Block:
 def _lacking(kind: str) -> ConfigError:
     wanted = find_kind("agent_memory.ltm_blocks", kind).__name__
     return ConfigError(f"No {wanted} is configured. Add one: AgentMemory(blocks=[{wanted}(...)]).")
+
+
+class Services:
+    """The store, tokenizer and models of one `AgentMemory`. Models and embedders load at first use.
+
+    `at` maps the URL of a block's own database to the URL to open, such as the URL of a copy.
+    """
+
+    def __init__(self, config: AgentMemoryConfig, at: Callable[[str], str] = str) -> None:
+        self.ledger = Ledger()
+        self._owned: list[Store] = []
+        counter = TokenCounter(config.model, config.tokenizer)
+
+        @cache
+        def models(name: str | None) -> LLM | None:
+            model = name or config.model
+            if model is None:
+                return None
+            from agent_memory.models.llm import LLM
+
+            base, key, seconds = config.api_base, config.api_key, config.model_timeout
+            return LLM(model, api_base=base, api_key=key, timeout=seconds, charges=charges)
+
+        @cache
+        def opened_embedder(name: object) -> Encoder:
+            return open_embedder(
+                name,
+                api_base=config.api_base,
+                api_key=config.api_key,
+                timeout=config.model_timeout,
+                charges=charges,
+                threads=config.embedding_threads,
+            )
+
+        def embedders(name: object) -> Encoder:
+            # None and the configured name share one embedder, so that each text is embedded once
+            return opened_embedder(name or config.embedding)
+
+        keys = None
+        if config.encryption is not None:
+            from agent_memory.stores.encrypted.keys import Keys
+
+            keys = Keys.from_environment(config.encryption)
+
+        def opened(location: str | Store) -> Store:
+            store = location
+            if isinstance(store, str):
+                durability = config.durability if "durability" in config.model_fields_set else None
+                store = open_store(store, config.namespace, durability)
+                self._owned.append(store)
+            if keys is None:
+                return store
+            from agent_memory.stores.encrypted.store import EncryptedStore
+
+            return EncryptedStore(store, keys, config.namespace)
+
+        main = opened(config.store)
+        # no `isinstance`: the caller's store may be a proxy around an encrypted store
+        self.keys = keys or getattr(main, "signing_keys", None)
+        beside = main
+
+        def vectors(url: str | None) -> VectorStore:
+            if url is None:
+                return beside
+            from agent_memory.stores.qdrant.store import QdrantStore
+
+            # no `isinstance`: `main` may be a proxy around an encrypted store
+            around: Callable[[VectorStore], VectorStore]
+            around = getattr(main, "vectors_of", lambda beside: beside)
+            return around(QdrantStore(url, config.namespace))
+
+        with ExitStack() as stores:  # if a store cannot be opened, the other stores are closed
+            stores.callback(self.close)
+            places = {block.name: block.routed_to for block in config.all_blocks}
+            urls = dict.fromkeys(url for url in places.values() if url is not None)
+            others = {url: opened(at(url)) for url in urls}
+            if others:
+                from agent_memory.stores.routed import RoutedStore
+
+                beside = RoutedStore(
+                    main, {name: others[url] for name, url in places.items() if url is not None}
+                )
+            store = beside
+            if config.system_store is not None:
+                from agent_memory.stores.split import SplitStore
+
+                store = SplitStore(beside, opened(config.system_store))
+            stores.pop_all()
+        prices = Prices(config.prices)
+        self.spending = Spending(store, config.spending_limits, prices)
+        hold = self.spending.hold if self.spending.is_limited else None
+        charges = Charges(self.ledger, hold, prices, counter)
+        self.resources = Resources(
+            store=store,
+            namespace=config.namespace,
+            counter=counter,
+            models=models,
+            embedders=embedders,
+            vectors=vectors,
+            locked=Locks(store).held,
+            redact=config.redact or str,
+            min_relevance=config.min_relevance,
+            zones=Zones(config.timezone),
+            is_local=_is_local(config),
+        )
+
+    def close(self) -> None:
+        for store in self._owned:
+            store.close()
+
+
+def _is_local(config: AgentMemoryConfig) -> bool:
+    """Return whether the store and the embedder need no network. False for a caller's objects."""
+    store, embedding = config.store, config.embedding
+    is_near = isinstance(store, str) and store.startswith(("memory:", "sqlite:"))
+    return is_near and isinstance(embedding, str | None) and not is_remote(embedding)

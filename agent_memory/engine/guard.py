@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agent_memory.core.ids import check_id
-from agent_memory.core.limits import MOST, quoted
+from agent_memory.core.limits import MOST, check_id, quoted
 from agent_memory.core.records import Head, Scope
 from agent_memory.errors import Damaged, InvalidInput, MemoryClosed
 from agent_memory.stores.base import SessionStore

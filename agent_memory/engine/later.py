@@ -15,21 +15,15 @@ from typing import Any, TypeVar
 from agent_memory.core.lazy import made_once
 from agent_memory.core.threads import apart
 
+# these modules import the others
 _MODULES = (
-    "core.clearing",
-    "core.formats.registry",
     "core.summaries",
-    "core.window",
     "engine.edit.delete",
     "engine.edit.repair",
-    "engine.listing",
     "engine.loop.turns",
     "engine.pins",
-    "engine.recall.contexts",
-    "engine.recall.merged_search",
     "engine.session",
     "engine.sharing.shares",
-    "engine.stats",
     "engine.tool_calls",
     "ltm_blocks.notes",
     "strategies.bounded",

@@ -7,8 +7,9 @@ lease or lock expires after 10 seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import partial
 from time import monotonic, sleep
 from uuid import uuid4
 
@@ -59,12 +60,9 @@ class Leases:
                 yield Unheld.BUSY
                 return
             sleep(_POLL_SECONDS)
-        try:
-            with _renewed(lambda: self.renew(lease)):
-                yield lease
-        finally:
-            with suppress(StoreError):  # a lease that is not released expires
-                self._store.release(session_id, lease.owner)
+        release = partial(self._store.release, session_id, lease.owner)
+        with _renewed(partial(self.renew, lease), release):
+            yield lease
 
     def renew(self, lease: Lease) -> bool:
         """Renew a lease and return whether it is still held.
@@ -100,16 +98,14 @@ class Locks:
                 )
             sleep(pause)  # the holder may call a model, which takes seconds
             pause = min(2 * pause, _MOST_PAUSE_SECONDS)
-        try:
-            with _renewed(lambda: self._store.lock(name, owner, LEASE_SECONDS, renew=True)):
-                yield
-        finally:
-            with suppress(StoreError):  # a lock that is not released expires
-                self._store.unlock(name, owner)
+        renew = partial(self._store.lock, name, owner, LEASE_SECONDS, renew=True)
+        with _renewed(renew, partial(self._store.unlock, name, owner)):
+            yield
 
 
-def _renewed(renew: Callable[[], bool]) -> AbstractContextManager[None]:
-    """Renew a lease or lock until the `with` block ends or the lease is lost."""
+@contextmanager
+def _renewed(renew: Callable[[], bool], release: Callable[[], object]) -> Iterator[None]:
+    """Renew a lease or lock until the `with` block ends or the lease is lost. Then release it."""
 
     def keep() -> bool:
         try:
@@ -117,4 +113,9 @@ def _renewed(renew: Callable[[], bool]) -> AbstractContextManager[None]:
         except StoreError:  # if the failure lasts, the holder's next write fails too
             return True
 
-    return repeated("lease", _BEAT_SECONDS, keep)
+    try:
+        with repeated("lease", _BEAT_SECONDS, keep):
+            yield
+    finally:
+        with suppress(StoreError):  # a lease or lock that is not released expires
+            release()

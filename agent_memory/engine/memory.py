@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from agent_memory.config.settings import NOTES
 from agent_memory.core.idempotency import check_end
-from agent_memory.core.ids import check_id, check_share
-from agent_memory.core.limits import at_most, check_callable, how_many, place_in_log, text_of
+from agent_memory.core.limits import (
+    at_most,
+    check_callable,
+    check_id,
+    check_share,
+    how_many,
+    place_in_log,
+    text_of,
+)
 from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
 from agent_memory.core.records import Head, Scope
@@ -22,6 +29,7 @@ from agent_memory.engine.later import load_rest, with_rest
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import read_of
 from agent_memory.engine.processing.absorb import check_block
+from agent_memory.engine.processing.session_work import replay
 from agent_memory.errors import InvalidBudget, InvalidInput, SessionDeleting
 
 if TYPE_CHECKING:
@@ -615,7 +623,10 @@ class AgentMemory(OpenMemory):
             key: An idempotency key for this call: a retried `memory_write` stores one note. Tools
                 of blocks read it as `scope.key`.
         """
-        return self.components.toolbox.call(session_id, name, arguments, user_id, key)
+        from agent_memory.engine.tool_calls import run_tool
+
+        tools = self.components.toolbox.tools()
+        return run_tool(tools, self._guard, session_id, name, arguments, user_id, key)
 
     def end(self, session_id: str, *, user_id: str | None = None) -> list[Absorbed]:
         """Absorb a session's pending messages, like `flush`, and clear its `WorkingMemory`.
@@ -816,7 +827,7 @@ class AgentMemory(OpenMemory):
         """
         self._guard.check(None, None)
         check_block(block, self.components.absorber.blocks)
-        return self.components.replay(block)
+        return replay(self.components, block)
 
     def stats(self) -> Stats:
         """Return counts of sessions and messages, the state of each block, model calls and cost."""

@@ -15,7 +15,7 @@ from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.core.window import is_user, units
 from agent_memory.engine.paging import head_now
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import with_successors
+from agent_memory.ltm_blocks.base import superseded_facts
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
@@ -49,14 +49,13 @@ class Pins:
         if pinned:
             values.put(PINNED, name, True)
             return
-        facts = [
+        older = {
             fact
             for block in self._parts.fact_blocks
-            for fact in block.facts(scope, superseded=True)
-        ]
-        for pin in {name, *self.of(scope)}:
-            if name in with_successors([pin], facts):
-                values.delete(PINNED, pin)
+            for fact in superseded_facts(name, block.facts(scope, superseded=True))
+        }
+        for pin in {name, *(older & self.of(scope))}:
+            values.delete(PINNED, pin)
 
     def pin_message(self, head: Head, seq: int) -> None:
         """Pin a message. If it left the window, put it back, with its question and tool calls."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from agent_memory.core.ids import check_id
+from agent_memory.core.limits import check_id
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.core.text import last_break

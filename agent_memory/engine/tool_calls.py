@@ -96,17 +96,6 @@ class Toolbox:
         self._parts.guard.scope(user_id, session_id)
         return [tool.schema(form) for tool in self.tools().values()]
 
-    def call(
-        self,
-        session_id: str,
-        name: str,
-        arguments: Mapping[str, Any] | str | None,
-        user_id: str | None,
-        key: str | None = None,
-    ) -> str:
-        guard = self._parts.guard
-        return run_tool(self.tools(), guard, session_id, name, arguments, user_id, key)
-
     def tools(self) -> dict[str, Tool]:
         """Return all tools, by name. Raise `ConfigError` if two have the same name."""
         read, *others = tools_of(self)

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel
 
-from agent_memory.core.ids import marker
-from agent_memory.core.limits import how_many, quoted, text_of
+from agent_memory.core.limits import how_many, marker, quoted, text_of
 from agent_memory.core.notices import with_call_errors
 from agent_memory.core.receipts import Receipt
 from agent_memory.core.records import Entry, Head, Recall, Scope, Span, Surplus
 from agent_memory.core.timestamps import check_moment, duration_of
 from agent_memory.core.tracing import of_id, traced
 from agent_memory.core.window import units
-from agent_memory.engine.stale_report import recalls_in, surplus
+from agent_memory.engine.listing import recalls_in, surplus
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import FactBlock
 
@@ -200,10 +199,10 @@ class User:
                 only facts can be old, by the settings of their block.
             messages: Whether to include the messages of all sessions of the user.
         """
-        scope, parts = self._scope(), self._parts
+        scope = self._scope()
         if older_than is not None and not isinstance(older_than, timedelta):
             older_than = duration_of("older_than", older_than)
-        return surplus(parts.store, parts.all_blocks.values(), scope, older_than, messages)
+        return surplus(self._parts, scope, older_than, messages)
 
     def forget_all(
         self, found: Iterable[Recall | Surplus], *, messages: bool = False, why: str = ""

@@ -18,7 +18,7 @@ from pydantic import PrivateAttr
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Recall, Scope
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.usage import SpendingLimit, SpendingLimits
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidInput

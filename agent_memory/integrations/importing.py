@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent_memory.core.ids import check_id
+from agent_memory.core.limits import check_id
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports import reader
 from agent_memory.integrations.imports.conversations import Imported

@@ -19,13 +19,13 @@ from agent_memory.core.lazy import made_once
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.settings_model import Address, Positive, SettingsModel
+from agent_memory.core.threads import EncodeAhead
 from agent_memory.core.timestamps import IN_UTC, Zones
 from agent_memory.errors import ConfigError
-from agent_memory.ltm_blocks.encode_ahead import EncodeAhead
 from agent_memory.stores.pending import Pending
 
 if TYPE_CHECKING:
-    from agent_memory.core.tokens.counter import TokenCounter
+    from agent_memory.core.token_counter import TokenCounter
     from agent_memory.core.tools import Tool
     from agent_memory.core.turns import Turn
     from agent_memory.ltm_blocks.extractive.history.fact import Fact, Stale

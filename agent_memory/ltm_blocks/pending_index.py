@@ -123,44 +123,39 @@ class Waiting:
         # a long document takes seconds to index: concurrent and repeated questions share the index
         with turn:
             built = self._cache.find(owner)
-            after = _built(built, tails, make, self._roles, is_whole)
+            after = self._built(built, tails, make, is_whole)
             if after is not built:
                 self._cache.put(owner, after)
         return after.index if after.index.records else None
 
+    def _built(
+        self, before: _Built | None, tails: Tails, make: Make, is_whole: Callable[[], bool]
+    ) -> _Built:
+        """Return the current indexes: the object `before` if nothing changed."""
+        from agent_memory.retrieval.turns import spoken
 
-def _built(
-    before: _Built | None,
-    tails: Tails,
-    make: Make,
-    roles: Sequence[str],
-    is_whole: Callable[[], bool],
-) -> _Built:
-    """Return the current indexes: the object `before` if nothing changed."""
-    from agent_memory.retrieval.turns import spoken
-
-    lags = {lag.session_id: lag for lag in tails.lags}
-    existing = before.sessions if before is not None else {}
-    sessions = {
-        name: item
-        for name, item in existing.items()
-        if name in lags and item.tail.stands(lags[name])
-    }
-    indexed = {id(item.tail) for item in sessions.values() if item.whole}
-    changed = [tail for tail in tails.read if tail.entries and id(tail) not in indexed]
-    if before is None or len(sessions) < len(existing) or not _only_adds(sessions, changed):
-        before, sessions = None, {}
-        changed = [tail for tail in tails.read if tail.entries]
-    parts: list[Encoded] = []
-    for tail in changed:
-        was = sessions.get(tail.lag.session_id)
-        first = len(was.tail.entries) if was is not None else tail.since
-        if was is None or first < len(tail.entries):
-            parts.append(make(spoken(tail.entries[first:], roles)))
-            sessions[tail.lag.session_id] = _Session(tail, is_whole())
-    if before is None:
-        return _Built(sessions, _index(parts))
-    return _Built(sessions, _extended(before.index, parts)) if parts else before
+        lags = {lag.session_id: lag for lag in tails.lags}
+        existing = before.sessions if before is not None else {}
+        sessions = {
+            name: item
+            for name, item in existing.items()
+            if name in lags and item.tail.stands(lags[name])
+        }
+        indexed = {id(item.tail) for item in sessions.values() if item.whole}
+        changed = [tail for tail in tails.read if tail.entries and id(tail) not in indexed]
+        if before is None or len(sessions) < len(existing) or not _only_adds(sessions, changed):
+            before, sessions = None, {}
+            changed = [tail for tail in tails.read if tail.entries]
+        parts: list[Encoded] = []
+        for tail in changed:
+            was = sessions.get(tail.lag.session_id)
+            first = len(was.tail.entries) if was is not None else tail.since
+            if was is None or first < len(tail.entries):
+                parts.append(make(spoken(tail.entries[first:], self._roles)))
+                sessions[tail.lag.session_id] = _Session(tail, is_whole())
+        if before is None:
+            return _Built(sessions, _index(parts))
+        return _Built(sessions, _extended(before.index, parts)) if parts else before
 
 
 def _only_adds(sessions: Mapping[str, _Session], tails: Sequence[Tail]) -> bool:

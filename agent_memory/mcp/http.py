@@ -15,7 +15,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 
 from agent_memory.config.sources import read_text
-from agent_memory.core.ids import check_id
+from agent_memory.core.limits import check_id
 from agent_memory.core.tools import EFFECTS
 from agent_memory.errors import ConfigError
 from agent_memory.listening.asgi import (

@@ -27,7 +27,7 @@ from pydantic import TypeAdapter
 
 from agent_memory.aio import AsyncAgentMemory
 from agent_memory.core.records import Scope
-from agent_memory.core.tokens.encodings import joined
+from agent_memory.core.token_encodings import joined
 from agent_memory.core.tools import EFFECTS
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.mcp.tools import SESSIONS, Offer, check_own, offers

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 from agent_memory.core.lazy import made_once
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.settings_model import SettingsModel, Weight
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.usage import Purpose, Usage
 from agent_memory.errors import SpendingLimitReached
 from agent_memory.models.loading import load_litellm

@@ -18,8 +18,7 @@ from urllib.request import HTTPRedirectHandler, build_opener
 from agent_memory.client.calls import Right
 from agent_memory.client.service import MARK
 from agent_memory.core.cache import Cache
-from agent_memory.core.ids import check_id
-from agent_memory.core.limits import quoted
+from agent_memory.core.limits import check_id, quoted
 from agent_memory.errors import ConfigError, InvalidId, InvalidInput
 from agent_memory.listening.asgi import REALM
 from agent_memory.server.problems import (

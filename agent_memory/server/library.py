@@ -21,8 +21,8 @@ from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Head, Recall
 from agent_memory.core.turns import Turn, messages_of
 from agent_memory.engine.append import Update
+from agent_memory.engine.listing import recalls_in
 from agent_memory.engine.recall.merged_search import Filter
-from agent_memory.engine.stale_report import recalls_in
 from agent_memory.errors import AccessDenied, Damaged, InvalidInput, SessionDeleting
 from agent_memory.server.forms import FORMS
 from agent_memory.server.inputs import SHARE, input_of

@@ -12,7 +12,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from agent_memory.client.calls import PARAMETER, Method, Right, Whose
-from agent_memory.core.ids import MAX_ID
+from agent_memory.core.limits import MAX_ID
 from agent_memory.server.credentials import Principal
 from agent_memory.server.problems import INVALID, Refused, not_found
 from agent_memory.server.shapes import Shape

@@ -150,10 +150,10 @@ ltm_blocks.notes:Note Note id text created_at session_id metadata version
     | A note. Pass its `version` in If-Match.
 ltm_blocks.skills.files:Skill Skill name description steps tags body shared
     | A skill. All users can use a `shared` skill.
-ltm_blocks.spatial.observation:Observation Observation
+ltm_blocks.spatial.handle:Observation Observation
     id text position at confidence session_id metadata
     | An observation at a place.
-ltm_blocks.spatial.observation:SpatialMatch Near observation distance confidence relevance score
+ltm_blocks.spatial.handle:SpatialMatch Near observation distance confidence relevance score
     | An observation that was found, with its score.
 server.shapes:Place Place session_id seq
     | The position of a message.

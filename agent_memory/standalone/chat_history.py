@@ -9,9 +9,9 @@ from typing import Any, Self
 from pydantic import BaseModel
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.ids import check_id
+from agent_memory.core.limits import check_id
 from agent_memory.core.messages import Message
-from agent_memory.core.tokens.counter import Tokenizer
+from agent_memory.core.token_counter import Tokenizer
 from agent_memory.engine.append import drafts_of
 from agent_memory.engine.assembly import Components
 from agent_memory.errors import InvalidMessage, MemoryClosed

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from agent_memory.core.ids import check_id
-from agent_memory.core.limits import quoted, score_of, text_of
+from agent_memory.core.limits import check_id, quoted, score_of, text_of
 from agent_memory.core.records import Record, Scope
 from agent_memory.core.system_collections import INDEXES
 from agent_memory.errors import ConfigError, DimensionMismatch, InvalidInput, MemoryClosed

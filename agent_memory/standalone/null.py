@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_memory.config.settings import AgentMemoryConfig
@@ -77,6 +78,6 @@ class NullMemory(AgentMemory):
         return Head(session_id, user_id, created_at=datetime.now(UTC))
 
     def _bring(self, reading: Reading) -> Head:
-        for _ in reading.items():  # the items are validated and discarded
+        for _ in chain(reading.entries(), reading.records()):  # validated and discarded
             pass
         return reading.head

@@ -7,7 +7,7 @@ from typing import Any
 from agent_framework import AgentSession, Content, Message, SessionContext
 
 from agent_memory import AgentMemory
-from agent_memory.core.formats.agent_framework import from_chat, to_chat
+from agent_memory.core.formats.frameworks import AgentFramework
 from agent_memory.integrations.agent_framework import (
     AgentMemoryContextProvider,
     AgentMemoryHistoryProvider,
@@ -107,6 +107,6 @@ def test_a_chat_message_comes_back_from_the_format() -> None:
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "content": "sunny", "tool_call_id": "c"},
     ):
-        (raw,) = from_chat(view)
-        assert to_chat(Message.from_dict(raw).to_dict()) == [view]
-    assert to_chat({"role": "user"}) == []
+        (raw,) = AgentFramework.from_chat(view)
+        assert AgentFramework.to_chat(Message.from_dict(raw).to_dict()) == [view]
+    assert AgentFramework.to_chat({"role": "user"}) == []

@@ -20,7 +20,7 @@ from haystack.hooks import hook
 from haystack.tools import tool
 
 from agent_memory import AgentMemory
-from agent_memory.core.formats.haystack import from_chat, to_chat
+from agent_memory.core.formats.frameworks import Haystack
 from agent_memory.errors import ConfigError, InvalidInput, SessionOfAnotherUser
 from agent_memory.integrations.haystack import AgentMemoryHook
 
@@ -183,14 +183,14 @@ def test_a_chat_message_comes_back_from_the_format() -> None:
          "tool_calls": [{"id": "c", "type": "function", "function": function}]},
         {"role": "tool", "content": "sunny", "tool_call_id": "c", "name": "weather"},
     ):  # fmt: skip
-        (raw,) = from_chat(view)
-        assert to_chat(ChatMessage.from_dict(raw).to_dict()) == [view]
+        (raw,) = Haystack.from_chat(view)
+        assert Haystack.to_chat(ChatMessage.from_dict(raw).to_dict()) == [view]
     link = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
-    (raw,) = from_chat({"role": "user", "content": [link]})
+    (raw,) = Haystack.from_chat({"role": "user", "content": [link]})
     assert ChatMessage.from_dict(raw).text == "[image https://x.test/a.png]"
-    assert from_chat({"role": "assistant", "content": ""}) == []
-    assert to_chat({"role": "chatbot", "content": []}) == []
+    assert Haystack.from_chat({"role": "assistant", "content": ""}) == []
+    assert Haystack.to_chat({"role": "chatbot", "content": []}) == []
     pdf = FileContent(base64_data="JVBERi0=", mime_type="application/pdf", validation=False)
     many = ChatMessage.from_tool([TextContent("see"), PNG, pdf], CALL)
-    (view,) = to_chat(many.to_dict())
+    (view,) = Haystack.to_chat(many.to_dict())
     assert [part["type"] for part in view["content"]] == ["text", "image_url", "file"]

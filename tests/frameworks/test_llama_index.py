@@ -8,7 +8,7 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.memory import Memory
 
 from agent_memory import AgentMemory
-from agent_memory.core.formats.llama_index import from_chat, to_chat
+from agent_memory.core.formats.frameworks import LlamaIndex
 from agent_memory.errors import ConfigError
 from agent_memory.integrations.llama_index import (
     AgentMemoryBlock,
@@ -95,6 +95,6 @@ def test_a_chat_message_comes_back_from_the_format() -> None:
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "content": "sunny", "tool_call_id": "c"},
     ):
-        (raw,) = from_chat(view)
-        assert to_chat(ChatMessage.model_validate(raw).model_dump(mode="json")) == [view]
-    assert to_chat({"role": "user"}) == []
+        (raw,) = LlamaIndex.from_chat(view)
+        assert LlamaIndex.to_chat(ChatMessage.model_validate(raw).model_dump(mode="json")) == [view]
+    assert LlamaIndex.to_chat({"role": "user"}) == []

@@ -9,7 +9,7 @@ from smolagents.models import ChatMessage, ChatMessageToolCall, ChatMessageToolC
 from smolagents.monitoring import TokenUsage
 
 from agent_memory import AgentMemory
-from agent_memory.core.formats.smolagents import from_chat, to_chat
+from agent_memory.core.formats.frameworks import Smolagents
 from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.integrations.smolagents import AgentMemorySteps
 
@@ -192,9 +192,9 @@ def test_a_chat_message_comes_back_from_the_format() -> None:
         {"role": "system", "content": "Be brief."},
         {"role": "assistant", "content": "Hello."},
     ):
-        (raw,) = from_chat(view)
-        assert to_chat(raw) == [view]
-    (raw,) = from_chat({"role": "assistant", "content": "I look.", "tool_calls": calls})
-    assert to_chat(raw)[0]["tool_calls"] == calls
-    assert from_chat({"role": "tool", "content": "sunny"}) == [{"observations": "sunny"}]
-    assert from_chat({"role": "assistant", "content": ""}) == []
+        (raw,) = Smolagents.from_chat(view)
+        assert Smolagents.to_chat(raw) == [view]
+    (raw,) = Smolagents.from_chat({"role": "assistant", "content": "I look.", "tool_calls": calls})
+    assert Smolagents.to_chat(raw)[0]["tool_calls"] == calls
+    assert Smolagents.from_chat({"role": "tool", "content": "sunny"}) == [{"observations": "sunny"}]
+    assert Smolagents.from_chat({"role": "assistant", "content": ""}) == []

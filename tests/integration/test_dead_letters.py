@@ -81,7 +81,7 @@ def world() -> World:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that stands still, so that a block that failed is not retried by itself."""
     now = [0.0]
-    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: now[0])
+    monkeypatch.setattr("agent_memory.engine.recall.runner.monotonic", lambda: now[0])
     return now
 
 

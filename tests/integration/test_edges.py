@@ -32,7 +32,7 @@ from agent_memory import (
     operations,
 )
 from agent_memory.core.limits import MOST, how_many, place_in_log, quoted
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.usage import SpendingLimit
 from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput, MessageTooLarge
 from agent_memory.ltm_blocks.extractive.history.fact import ImportanceScorer, StalenessDetector

@@ -112,7 +112,7 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float, *names: str) -> None:
         self.clock = [0.0]
-        monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: self.clock[0])
+        monkeypatch.setattr("agent_memory.engine.recall.runner.monotonic", lambda: self.clock[0])
         blocks = [
             Dead(
                 name=name, asked=[], broken=[], gate=threading.Event(),

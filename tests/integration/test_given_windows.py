@@ -6,7 +6,7 @@ import pytest
 
 from agent_memory import AgentMemory, NullMemory, StaticMemory, Summarize, VectorMemory
 from agent_memory.core.formats.registry import RESPONSES
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.testing import FakeLLM
 from tests.histories import call, result
 from tests.kit import assistant, model_at, user

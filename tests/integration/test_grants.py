@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent_memory import AgentMemory
-from agent_memory.core.ids import Access, shared_session
+from agent_memory.core.limits import Access, shared_session
 from agent_memory.core.redaction import DELETED
 from agent_memory.errors import AccessDenied
 from agent_memory.stores import MemoryStore, Store, open_store

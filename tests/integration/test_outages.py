@@ -174,7 +174,7 @@ def rigged(
     dependency: str, way: str, monkeypatch: pytest.MonkeyPatch, **fields: Any
 ) -> Iterator[Rig]:
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.recall.runner.monotonic", lambda: clock[0])
     monkeypatch.setattr("agent_memory.models.embedders.best_effort._REST_SECONDS", 0.0)
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     store, fault = MemoryStore(), Fault()
@@ -297,7 +297,7 @@ def test_rubbish_is_no_vector(rows: Any) -> None:
 def test_a_service_starts_during_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a service that starts without its embedder cannot append, or never gets it."""
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.recall.runner.monotonic", lambda: clock[0])
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
     with FakeLLM() as fake:
         fake.fail(503, times=100)

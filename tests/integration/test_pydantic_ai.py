@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, VectorMemory
-from agent_memory.core.formats.pydantic_ai import from_chat, to_chat
+from agent_memory.core.formats.frameworks import PydanticAI
 
 pytest.importorskip("pydantic_ai", reason='Not here: pip install "agent-memory-log[pydantic-ai]"')
 
@@ -140,10 +140,10 @@ def test_a_chat_message_comes_back_from_the_format() -> None:
         call(["c"], "weather", '{"city": "Rome"}'),
         result("c", "sunny"),
     ):
-        raw = from_chat(view)
+        raw = PydanticAI.from_chat(view)
         (again,) = ModelMessagesTypeAdapter.dump_python(
             ModelMessagesTypeAdapter.validate_python(raw), mode="json"
         )
-        assert to_chat(again) == [view]
-    assert to_chat({"kind": "request"}) == []
+        assert PydanticAI.to_chat(again) == [view]
+    assert PydanticAI.to_chat({"kind": "request"}) == []
     assert ModelRequest([UserPromptPart("x")]).parts

@@ -11,7 +11,7 @@ import pytest
 
 import agent_memory
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, VectorIndex
-from agent_memory.core.ids import shared_session
+from agent_memory.core.limits import shared_session
 from agent_memory.core.records import Entry, Record, Scope
 from agent_memory.core.system_collections import (
     AUTHORS,

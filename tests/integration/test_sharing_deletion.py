@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from agent_memory import AgentMemory, Chain, FlushToLTM, Summarize, VectorMemory, operations
-from agent_memory.core.ids import shared_session
+from agent_memory.core.limits import shared_session
 from agent_memory.core.records import Entry, Scope
 from agent_memory.core.redaction import DELETED
 from agent_memory.engine.assembly import Components

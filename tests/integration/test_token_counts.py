@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from agent_memory import AgentMemory, Message, StaticMemory, Summarize, Trim, VectorMemory
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from tests.histories import call, histories, result
 from tests.kit import at_length, user
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from agent_memory import AgentMemory, InvalidInput
-from agent_memory.core.ids import Access
+from agent_memory.core.limits import Access
 from agent_memory.errors import AccessDenied, ModelError, SessionDeleting, StoreUnavailable
 from tests.isolation import conversation_calls, other_calls  # noqa: F401 - these fill the table
 from tests.isolation.acts import OPERATIONS, Act, Operation

@@ -14,7 +14,7 @@ from agent_memory.core.context import BlockInfo, MemoryContext, summary_message
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer
 from agent_memory.core.records import Entry, Head, Recall, Summary
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.engine.recall.contexts import to_add
 from tests.histories import histories, log_of, texts, unpaired
 from tests.kit import assistant as a

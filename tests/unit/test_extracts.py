@@ -16,7 +16,7 @@ from agent_memory.core.summaries import (
     shorten,
 )
 from agent_memory.core.text import codes, identifiers
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.window import turns, visible
 from tests.histories import call, histories, log_of, result, texts
 from tests.kit import user

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.ids import (
+from agent_memory.core.limits import (
     MAX_ID,
     MAX_SHARE,
     PAST_SHARED,

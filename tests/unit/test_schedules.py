@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.records import DeadLetter, Head, Scope, Summary
-from agent_memory.engine.backoff import LONGEST_REST, Backoff
 from agent_memory.engine.processing.compaction import safe_to_expire
 from agent_memory.engine.processing.session_work import idle_wait, target_seq
 from agent_memory.engine.processing.worker import FairQueue
+from agent_memory.engine.recall.runner import LONGEST_REST, Backoff
 from agent_memory.stores.kernel.rules import in_turns
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
@@ -180,7 +180,7 @@ def test_who_waits_keeps_the_place() -> None:
 def test_rests_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an outage slows every call, or the pause after it never ends."""
     clock = [0.0]
-    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock[0])
+    monkeypatch.setattr("agent_memory.engine.recall.runner.monotonic", lambda: clock[0])
     rests = Backoff()
     assert rests.idle("x")
     rests.failed("x")
@@ -212,7 +212,7 @@ def test_a_model(steps: list[tuple[str, object]]) -> None:
     clock, failures = 1000.0, Counter[object]()
     until: dict[object, float] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent_memory.engine.backoff.monotonic", lambda: clock)
+        patch.setattr("agent_memory.engine.recall.runner.monotonic", lambda: clock)
         rests = Backoff()
         for step, what in steps:
             if step == "failed":
@@ -237,7 +237,7 @@ def test_a_model(steps: list[tuple[str, object]]) -> None:
 
 def test_a_long_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: after thousands of failures the pause overflows or is forgotten."""
-    monkeypatch.setattr("agent_memory.engine.backoff.monotonic", lambda: 0.0)
+    monkeypatch.setattr("agent_memory.engine.recall.runner.monotonic", lambda: 0.0)
     rests = Backoff()
     for _ in range(2000):
         rests.failed("x")

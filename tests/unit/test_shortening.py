@@ -16,7 +16,7 @@ from agent_memory.core.excerpts import ELLIPSIS, excerpt
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.shortening import Shortener, mark_of, shares
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.window import units, visible
 from tests.histories import call, histories, log_of, result, texts, torn, unpaired
 

@@ -89,7 +89,7 @@ def lines() -> list[str]:
 
 def read(raw: bytes) -> list[Any]:
     reading = Reading(io.BytesIO(raw))
-    return [reading.head, *(item for _, item in reading.items())]
+    return [reading.head, *reading.entries(), *(item for _, item in reading.records())]
 
 
 def summed(bodies: Iterable[str]) -> bytes:

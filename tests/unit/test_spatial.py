@@ -15,7 +15,7 @@ from agent_memory import InvalidInput, SpatialMemory
 from agent_memory.core.records import Record
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.spatial import Observation, SpatialMatch
-from agent_memory.ltm_blocks.spatial.observation import (
+from agent_memory.ltm_blocks.spatial.handle import (
     Fading,
     Moment,
     ago,

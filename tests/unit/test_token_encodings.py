@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from agent_memory.core.tokens.encodings import (
+from agent_memory.core.token_encodings import (
     CLAUDE,
     VOCABULARIES,
     Encoding,
@@ -149,13 +149,13 @@ def test_a_missing_file_is_named() -> None:
 
 FIRST = """
 import sys
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 assert TokenCounter().text("Hello there, 3 apples") == 6
 loaded = {"litellm", "tiktoken", "tokenizers", "regex", "requests"} & set(sys.modules)
 assert not loaded, loaded
 """
 EXIT = """
-from agent_memory.core.tokens.encodings import encoding
+from agent_memory.core.token_encodings import encoding
 first = encoding("o200k_base")
 while first._builder is None:
     first.count("some words that are known, again and again " * 50)

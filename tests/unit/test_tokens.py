@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
-from agent_memory.core.tokens.counter import (
+from agent_memory.core.token_counter import (
     CLAUDE,
     LOW_DETAIL,
     UNKNOWN_FILE,
@@ -19,7 +19,7 @@ from agent_memory.core.tokens.counter import (
     encoding_for,
     media_tokens,
 )
-from agent_memory.core.tokens.encodings import encoding
+from agent_memory.core.token_encodings import encoding
 from tests.histories import PNG, histories, texts
 
 WORST = 15 / 4

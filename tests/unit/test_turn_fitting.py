@@ -20,7 +20,7 @@ from agent_memory.core.packing import Packer
 from agent_memory.core.records import Entry, Head, Recall, Summary
 from agent_memory.core.rendering import rendered
 from agent_memory.core.shapes import shape_of
-from agent_memory.core.tokens.counter import TokenCounter
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.turns import (
     EARLIER,
     answer_in,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory import AgentMemory, Entry, Head, Trim
-from agent_memory.engine import windows
-from agent_memory.engine.windows import Windows
+from agent_memory.engine import paging
+from agent_memory.engine.paging import Windows
 from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing.contract import draft, stored, together
 from tests.kit import Echo
@@ -115,7 +115,7 @@ def test_a_session_that_was_brought_back_is_read(store: Reader) -> None:
 
 def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the cache keeps every session that a service ever served."""
-    monkeypatch.setattr(windows, "_MOST", 10)
+    monkeypatch.setattr(paging, "_MOST", 10)
     kept = Windows(store)
     for n in range(20):
         kept.of(_say(store, "a", "b", "c", session_id=f"s{n}"))
@@ -133,7 +133,7 @@ def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_long_messages_count_as_several(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the cache's limit ignores the size of messages."""
-    monkeypatch.setattr(windows, "_MOST", 10)
+    monkeypatch.setattr(paging, "_MOST", 10)
     kept = Windows(store)
     for session in ("one", "two"):
         drafts = [replace(draft("long"), tokens=4_000), replace(draft("longer"), tokens=5_000)]

@@ -72,9 +72,7 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 
 def unseen(raw: Mapping[str, Any]) -> list[Any]:
     blocks = [block for block in dicts(raw.get("content")) if block.get("type") not in _SHOWN]
-    more = mapping(raw.get("additional_kwargs"))
-    fields = {key: value for key, value in more.items() if value and key not in _CALLS}
-    return [*blocks, fields] if fields else blocks
+    return blocks + neutral.others(raw.get("additional_kwargs"), _CALLS)
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

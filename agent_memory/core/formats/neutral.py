@@ -262,6 +262,29 @@ def views_of(role: str, parts: Sequence[Json], calls: Sequence[Json] = ()) -> li
     return [{**view, "tool_calls": list(calls)} if calls else view]
 
 
+def chat_of(role: str | None, items: Iterable[Json], name: object = None) -> list[Json]:
+    """Return the results of calls as messages, then one message with the other items.
+
+    The items are messages with results, calls, and content parts. Without a role, only results are
+    returned. `name` is the speaker of the message.
+    """
+    answers: list[Json] = []
+    parts: list[Json] = []
+    calls: list[Json] = []
+    for item in items:
+        (answers if "role" in item else calls if "function" in item else parts).append(item)
+    messages = views_of(role, parts, calls) if role else []
+    if messages and isinstance(name, str) and role != "system":
+        messages[0]["name"] = name
+    return answers + messages
+
+
+def others(fields: object, known: Sequence[str]) -> list[Json]:
+    """Return a list of a dict with the fields that have a value and are not in `known`."""
+    rest = {key: value for key, value in mapping(fields).items() if value and key not in known}
+    return [rest] if rest else []
+
+
 def summary_element(text: str) -> str:
     return f"<summary>\n{escape(text)}\n</summary>"
 

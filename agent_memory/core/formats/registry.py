@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from agent_memory.core.limits import quoted
@@ -126,11 +125,10 @@ class Format:
     has_names: bool = True
 
 
-def _build(name: str, file: str, **more: Any) -> Format:
-    """Build a format from a module of this folder, whose functions are named like the fields."""
-    module = import_module(f"agent_memory.core.formats.{file}")
-    own = {field.name for field in fields(Format)} & vars(module).keys()
-    return Format(name, **{field: getattr(module, field) for field in own}, **more)
+def _build(name: str, own: Any, **more: Any) -> Format:
+    """Build a format from a module or a class whose functions are named like the fields."""
+    names = {field.name for field in fields(Format)} & vars(own).keys()
+    return Format(name, **{field: getattr(own, field) for field in names}, **more)
 
 
 _FORMATS: dict[str, Format] = {}
@@ -138,28 +136,37 @@ _FORMATS: dict[str, Format] = {}
 
 @cache
 def _formats() -> dict[str, Format]:
-    from agent_memory.core.formats import gemini
+    from agent_memory.core.formats import (
+        ai_sdk,
+        chat,
+        claude,
+        converse,
+        frameworks,
+        gemini,
+        langchain,
+        responses,
+    )
 
     shared = _build(
         RESPONSES,
-        "responses",
+        responses,
         ids=Ids(re.compile(r".{1,64}", re.DOTALL), unique=True),
         arguments=Arguments("input"),
         in_runs=True,
         has_names=False,
     )
     every = [
-        _build(CHAT, "chat", ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
+        _build(CHAT, chat, ids=Ids(re.compile(r".{1,40}", re.DOTALL), functions=True)),
         _build(
             LANGCHAIN,
-            "langchain",
+            langchain,
             ids=Ids(re.compile(r".{1,40}", re.DOTALL)),
             arguments=Arguments("input", system_first=True),
             is_exact=True,
         ),
         _build(
             ANTHROPIC,
-            "claude",
+            claude,
             ids=Ids(re.compile(r"[a-zA-Z0-9_-]+"), unique=True),
             arguments=Arguments(system=("system",), user_first=True),
             has_names=False,
@@ -169,7 +176,7 @@ def _formats() -> dict[str, Format]:
         replace(shared, name="xai.responses", recognises=_never),
         _build(
             GOOGLE,
-            "gemini",
+            gemini,
             ids=Ids(None),
             arguments=Arguments("contents", ("config", "system_instruction"), user_first=True),
             is_exact=True,
@@ -177,7 +184,7 @@ def _formats() -> dict[str, Format]:
         ),
         _build(
             CONVERSE,
-            "converse",
+            converse,
             ids=Ids(re.compile(r"[a-zA-Z0-9_.:-]{1,64}"), unique=True),
             arguments=Arguments(system=("system",), system_parts=True, user_first=True),
             is_exact=True,
@@ -185,7 +192,7 @@ def _formats() -> dict[str, Format]:
         ),
         _build(
             AI_SDK,
-            "ai_sdk",
+            ai_sdk,
             arguments=Arguments(system=("system",)),
             is_exact=True,
             has_names=False,
@@ -197,11 +204,11 @@ def _formats() -> dict[str, Format]:
             unseen=gemini.unseen_of_event,
             has_names=False,
         ),
-        _build(AGENT_FRAMEWORK, "agent_framework"),
-        _build(PYDANTIC_AI, "pydantic_ai", has_names=False),
-        _build(LLAMA_INDEX, "llama_index"),
-        _build(HAYSTACK, "haystack", is_exact=True),
-        _build(SMOLAGENTS, "smolagents", is_exact=True, has_names=False),
+        _build(AGENT_FRAMEWORK, frameworks.AgentFramework),
+        _build(PYDANTIC_AI, frameworks.PydanticAI, has_names=False),
+        _build(LLAMA_INDEX, frameworks.LlamaIndex),
+        _build(HAYSTACK, frameworks.Haystack, is_exact=True),
+        _build(SMOLAGENTS, frameworks.Smolagents, is_exact=True, has_names=False),
     ]
     for form in every:  # another thread may have registered a format of the same name
         _FORMATS.setdefault(form.name, form)

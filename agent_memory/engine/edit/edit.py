@@ -45,15 +45,10 @@ def under_lease(
 ) -> Done | None:
     """Do a task on a session under its lease. Return the result, or None if there is no task.
 
-    If the session is gone, another writer came first, or the lease is lost, `find` is called again.
-
-    Args:
-        find: Returns the task for the session's current state, or None if there is no task.
-        work: Does the task. Returns None if another writer changed the session first.
-        consequence: The end of the error message for a busy session: what was not done.
-
-    Raises:
-        StoreUnavailable: Another worker held the session for a minute.
+    `find` returns the task for the session's current state. It is called again if the session is
+    gone, the lease is lost, or `work` returns None because another writer came first. If another
+    worker holds the session for a minute, `StoreUnavailable` is raised. `consequence` is the end of
+    its text: what was not done.
     """
     while find() is not None:
         with suppress(LeaseLost), leases.take(session_id, waiting=True) as lease:

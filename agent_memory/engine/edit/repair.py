@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from agent_memory.core.damage import Damage
-from agent_memory.core.ids import readable
+from agent_memory.core.limits import readable
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Lease
 from agent_memory.core.window import ruled

@@ -38,10 +38,6 @@ class Offer:
     """The tools that the model may call in one turn, as passed to `completion`.
 
     `call` runs a `built_in` tool, one of the memory's own, by its name and JSON arguments.
-
-    Raises:
-        InvalidInput: A tool is neither a schema nor a function, a function has no valid schema, or
-            two tools have the same name.
     """
 
     def __init__(
@@ -243,12 +239,8 @@ class Conversation:
 class CompletionStream:
     """An iterator of litellm's chunks, as they arrive. When the iterator ends, the turn is stored.
 
-    If a stream is closed before its end, or fails, nothing is stored.
-
-    Args:
-        chunks: The generator of `Conversation.rounds`.
-        account: The account of the model calls.
-        usage_asked: Whether to yield chunks that have no choices and report only the usage.
+    If a stream is closed before its end, or fails, nothing is stored. With `usage_asked`, chunks
+    that have no choices and report only the usage are yielded too.
 
     Attributes:
         response: The whole response of the last round. None until the stream has ended.

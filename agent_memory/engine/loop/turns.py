@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.idempotency import KeyStored, WriteKey, digest_of, key_of
-from agent_memory.core.ids import check_id
-from agent_memory.core.limits import how_many, quoted
+from agent_memory.core.limits import check_id, how_many, quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Scope, Span
 from agent_memory.core.shapes import role_of

@@ -21,9 +21,8 @@ from agent_memory.core.notices import error_text
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
 from agent_memory.core.threads import unwanted
 from agent_memory.core.tracing import operation, tell_absorbed
-from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.failures import Failures, is_passing
-from agent_memory.engine.recall.runner import TimeLimited, in_parallel, resolve
+from agent_memory.engine.recall.runner import Backoff, TimeLimited, in_parallel, resolve
 from agent_memory.errors import ConfigError, LeaseLost, StoreError, Undecryptable
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account
@@ -134,47 +133,15 @@ class Absorber:
         fails repeatedly becomes a dead letter. If the caller no longer waits for the result, each
         block stops after its current batch.
 
-        Args:
-            head: The session's head, read under `lease`.
-            targets: The last seq to absorb, by block.
-            most_batches: The maximum number of batches per block. 0 is no maximum.
+        `head` was read under `lease`. `targets` has the last seq to absorb, by block. A block
+        absorbs at most `most_batches` batches. 0 is no maximum.
         """
         most = most_batches or inf
         calls = [
-            partial(self._absorb, head, *target, lease, most, unwanted())
-            for target in targets.items()
+            partial(Absorption(self, name, head, lease).run, upto, most, unwanted())
+            for name, upto in targets.items()
         ]
         return [fed for fed in in_parallel(calls) if fed is not None]
-
-    def _absorb(
-        self,
-        head: Head,
-        block: str,
-        upto: int,
-        lease: Lease,
-        most: float,
-        is_unwanted: Callable[[], bool],
-    ) -> Absorbed | None:
-        begun = cursor = head.cursors.get(block, 0)
-        target, error, fed = min(upto, head.end), None, 0
-        account = Account("extraction", head.user_id)
-        if cursor >= target:
-            return None
-        while cursor < target and error is None and fed < most and not (fed and is_unwanted()):
-            try:
-                most_entries = self._most_entries.find((block, lease.session_id))
-                end = min(target, cursor + (most_entries or BATCH_ENTRIES))
-                batch, last = next_batch(self._store, lease.session_id, cursor, end)
-            except Undecryptable as failure:
-                error = self._locked_out(block, failure, lease.session_id)
-                break
-            result = self._feed(head, block, batch, cursor, last, lease, account)
-            fed += 1
-            if isinstance(result, str):
-                error = result
-            else:
-                head, cursor = result, last
-        return Absorbed(lease.session_id, block, begun + 1, cursor, error, account.usage)
 
     def redeliver(self, letter: DeadLetter, lease: Lease) -> Absorbed:
         """Have a block absorb the batch of a dead letter again."""
@@ -218,8 +185,7 @@ class Absorber:
     def forget(self, block: Block, head: Head, scope: Scope) -> None:
         """Have a block delete the records of a scope, within the time limit of a batch.
 
-        Raises:
-            LeaseLost: Another worker took the session over. The block absorbs the session again.
+        Raise `LeaseLost` if another worker took the session over. The block absorbs it again.
         """
         failed: Exception | None = None
         try:
@@ -259,70 +225,6 @@ class Absorber:
             return nullcontext(lease)
         return self._leases.hold(session_id, waiting=True)
 
-    def _feed(
-        self,
-        head: Head,
-        name: str,
-        batch: list[Entry],
-        cursor: int,
-        last: int,
-        lease: Lease,
-        account: Account,
-    ) -> Head | str:
-        """Have a block absorb one batch and move its cursor. Return the new head, or the error."""
-        begun = wrote = False
-
-        def work() -> None:
-            nonlocal begun, wrote
-            if not cursor:  # the session may have been absorbed before, for another user
-                self._begin(block, head, lease)
-                wrote = True
-            begun = True
-            if batch:
-                with account.charged():
-                    self._update(block, head, lease, batch)
-                wrote = True
-
-        block = self.blocks[name]
-        try:
-            try:
-                if batch or not cursor:
-                    self._limited(block, head, work)
-                after = self._advance(head, name, cursor, last, lease)
-                self._worked(name, cursor, lease)
-                return after
-            except LeaseLost:
-                raise
-            except Exception as error:  # a block's failure must not lose a message
-                wrote = True  # the block may have written a part
-                over = self._parts.services.spending.unaffordable
-                cause = account.refusal or error  # a call of unknown price is refused too
-                if account.refusal is not None and over(head.user_id):
-                    # no failure: the block waits for the next day's budget
-                    until = monotonic() + account.refusal.seconds
-                    self._unaffordable[name, lease.session_id] = until
-                    message = error_text(cause)
-                elif isinstance(error, Undecryptable):
-                    message = self._locked_out(name, error, lease.session_id)
-                elif is_passing(cause) or not begun:  # not begun: no message is at fault
-                    message = self._postpone(name, cause, cursor, last, lease)
-                else:
-                    return self._failed(name, cause, cursor, last, head, lease)
-                if not self._held(lease):
-                    raise LeaseLost(_TAKEN_OVER) from error
-                return message
-        except LeaseLost:
-            if wrote:  # if not, the block's own store refused the write
-                self.undo_stale_writes(name, head, lease)
-            return _TAKEN_OVER
-
-    def _begin(self, block: Block, head: Head, lease: Lease) -> None:
-        # records of expired messages stay: they could not be derived again
-        scope = Scope(head.user_id, head.session_id, head.expired, lease)
-        resolve(block.delete(scope))
-        for letter in self._dead_letters.dead(block.name, head.session_id):
-            self._dead_letters.clear(block.name, letter.first, lease)
-
     def _update(self, block: Block, head: Head, lease: Lease, batch: Sequence[Entry]) -> None:
         scope = Scope(head.user_id, head.session_id, lease=lease)
         with operation("upsert_memory", self._config.namespace, head.session_id) as span:
@@ -345,49 +247,136 @@ class Absorber:
 
         self._time_limited.run(block.name, attempt, self._config.absorb_timeout, late)
 
-    def _worked(self, block: str, cursor: int, lease: Lease) -> None:
-        self._parts.heartbeats.absorbed(block)
-        self._backoff.succeeded(block, (block, lease.session_id))
-        self._unaffordable.pop((block, lease.session_id), None)
-        self.failures.over(block, lease.session_id)
-        self._most_entries.drop((block, lease.session_id))
-        if (block, lease.session_id) not in self._clean:
-            self._dead_letters.clear(block, cursor + 1, lease)
-            self._clean.put((block, lease.session_id), True)
-
-    def _locked_out(self, block: str, error: Undecryptable, session_id: str) -> str:
-        """Wait for a missing key. Store nothing: processes with the key refuse plain text."""
-        message = error_text(error)
-        self.failures.met(block, message)
-        self._backoff.failed((block, session_id))
-        return message
-
-    def _postpone(self, block: str, error: Exception, cursor: int, last: int, lease: Lease) -> str:
-        """Wait after a temporary failure: no attempt is counted, and no message is skipped."""
-        message = error_text(error)
-        self.failures.met(block, message)
-        if self.failures.note(block, cursor + 1, last, message, lease):
-            self._clean.drop((block, lease.session_id))
-        self._backoff.failed(block if is_passing(error) else (block, lease.session_id))
-        return message
-
-    def _failed(
-        self, block: str, error: Exception, cursor: int, last: int, head: Head, lease: Lease
-    ) -> str:
-        message = error_text(error)
-        self.failures.met(block, message)
-        self._backoff.failed((block, lease.session_id))
-        self._clean.drop((block, lease.session_id))
-        self._most_entries.put((block, lease.session_id), max(1, (last - cursor) // 2))
+    def _held(self, lease: Lease) -> bool:
         try:
-            if self._dead_letters.count(block, cursor + 1, last, message, lease):
-                self._advance(head, block, cursor, last, lease)
-                self._backoff.succeeded((block, lease.session_id))
-                self._most_entries.drop((block, lease.session_id))
-                self.failures.given_up(block)
+            return self._leases.renew(lease)
+        except StoreError:  # the store is down: assume that no other worker has taken over
+            return True
+
+
+class Absorption:
+    """The absorption of a session by one block, under a lease."""
+
+    def __init__(self, absorber: Absorber, name: str, head: Head, lease: Lease) -> None:
+        self._absorber, self._parts, self._store = absorber, absorber._parts, absorber._store
+        self._name, self._block = name, absorber.blocks[name]
+        self._head, self._lease, self._key = head, lease, (name, lease.session_id)
+        self._account = Account("extraction", head.user_id)
+
+    @property
+    def _cursor(self) -> int:
+        return self._head.cursors.get(self._name, 0)
+
+    def run(self, upto: int, most: float, is_unwanted: Callable[[], bool]) -> Absorbed | None:
+        """Have the block absorb batches up to a seq. Return None if there is nothing to absorb."""
+        begun, target, error, fed = self._cursor, min(upto, self._head.end), None, 0
+        if begun >= target:
+            return None
+        while self._cursor < target and error is None and fed < most:
+            if fed and is_unwanted():
+                break
+            error = self._feed(target)
+            fed += 1
+        usage = self._account.usage
+        return Absorbed(self._lease.session_id, self._name, begun + 1, self._cursor, error, usage)
+
+    def _feed(self, target: int) -> str | None:
+        """Have the block absorb one batch and move its cursor. Return the error, or None."""
+        absorber, head, lease, cursor = self._absorber, self._head, self._lease, self._cursor
+        begun = wrote = False
+
+        def work() -> None:
+            nonlocal begun, wrote
+            if not cursor:  # the session may have been absorbed before, for another user
+                self._begin()
+                wrote = True
+            begun = True
+            if batch:
+                with self._account.charged():
+                    absorber._update(self._block, head, lease, batch)
+                wrote = True
+
+        try:
+            end = min(target, cursor + (absorber._most_entries.find(self._key) or BATCH_ENTRIES))
+            batch, last = next_batch(self._store, lease.session_id, cursor, end)
+        except Undecryptable as error:
+            return self._failed(error, cursor, begun=False)
+        try:
+            try:
+                if batch or not cursor:
+                    absorber._limited(self._block, head, work)
+                after = self._advance(last)
+                self._worked()
+                self._head = after
+                return None
+            except LeaseLost:
+                raise
+            except Exception as error:  # a block's failure must not lose a message
+                wrote = True  # the block may have written a part
+                message = self._failed(error, last, begun=begun)
+                if not absorber._held(lease):
+                    raise LeaseLost(_TAKEN_OVER) from error
+                return message
+        except LeaseLost:
+            if wrote:  # if not, the block's own store refused the write
+                absorber.undo_stale_writes(self._name, head, lease)
+            return _TAKEN_OVER
+
+    def _begin(self) -> None:
+        # records of expired messages stay: they could not be derived again
+        head, lease = self._head, self._lease
+        resolve(self._block.delete(Scope(head.user_id, head.session_id, head.expired, lease)))
+        for letter in self._absorber._dead_letters.dead(self._name, head.session_id):
+            self._absorber._dead_letters.clear(self._name, letter.first, lease)
+
+    def _worked(self) -> None:
+        absorber, name = self._absorber, self._name
+        self._parts.heartbeats.absorbed(name)
+        absorber._backoff.succeeded(name, self._key)
+        absorber._unaffordable.pop(self._key, None)
+        absorber.failures.over(*self._key)
+        absorber._most_entries.drop(self._key)
+        if self._key not in absorber._clean:
+            absorber._dead_letters.clear(name, self._cursor + 1, self._lease)
+            absorber._clean.put(self._key, True)
+
+    def _failed(self, error: Exception, last: int, *, begun: bool) -> str:
+        """Record that a batch failed, and return the error as text.
+
+        Only an error of the block itself counts as an attempt. A block that has not `begun` with
+        the batch, or that lacks a key, a model or a store, waits.
+        """
+        absorber, name, key, refusal = self._absorber, self._name, self._key, self._account.refusal
+        cause = refusal or error  # a call of unknown price is refused too
+        message = error_text(cause)
+        over = self._parts.services.spending.unaffordable
+        if refusal is not None and over(self._head.user_id):
+            # no failure: the block waits for the next day's budget
+            absorber._unaffordable[key] = monotonic() + refusal.seconds
+            return message
+        absorber.failures.met(name, message)
+        if isinstance(error, Undecryptable):
+            # nothing is stored: processes with the key refuse plain text
+            absorber._backoff.failed(key)
+            return message
+        batch = name, self._cursor + 1, last, message, self._lease
+        if is_passing(cause) or not begun:
+            if absorber.failures.note(*batch):
+                absorber._clean.drop(key)
+            absorber._backoff.failed(name if is_passing(cause) else key)
+            return message
+        absorber._backoff.failed(key)
+        absorber._clean.drop(key)
+        absorber._most_entries.put(key, max(1, (last - self._cursor) // 2))
+        try:
+            if absorber._dead_letters.count(*batch):
+                self._advance(last)
+                absorber._backoff.succeeded(key)
+                absorber._most_entries.drop(key)
+                absorber.failures.given_up(name)
                 logger.error(
                     "block %r gave up messages %d to %d of session %r; they are stored as a "
-                    "dead letter: %s", block, cursor + 1, last, lease.session_id, message,
+                    "dead letter: %s", name, self._cursor + 1, last, key[1], message,
                 )  # fmt: skip
         except LeaseLost:
             raise
@@ -395,30 +384,22 @@ class Absorber:
             return error_text(failure)
         return message
 
-    def _held(self, lease: Lease) -> bool:
-        try:
-            return self._leases.renew(lease)
-        except StoreError:  # the store is down: assume that no other worker has taken over
-            return True
-
-    def _advance(self, before: Head, block: str, cursor: int, last: int, lease: Lease) -> Head:
+    def _advance(self, last: int) -> Head:
         """Move the block's cursor and return the new head.
 
-        Raises:
-            LeaseLost: After `before` was read, another worker took the session over, or the
-                session's user changed.
+        Raise `LeaseLost` if another worker took the session over, or the session's user changed.
         """
-        head: Head | None = before
+        head: Head | None = self._head
         while True:
-            if head is None or head.deleting or head.user_id != before.user_id:
+            if head is None or head.deleting or head.user_id != self._head.user_id:
                 raise LeaseLost(_TAKEN_OVER)
-            if head.cursors.get(block, 0) != cursor:
+            if head.cursors.get(self._name, 0) != self._cursor:
                 raise LeaseLost(_TAKEN_OVER)
-            moved = replace(head, cursors={**head.cursors, block: last})
-            if after := self._store.move(moved, lease=lease):
+            moved = replace(head, cursors={**head.cursors, self._name: last})
+            if after := self._store.move(moved, lease=self._lease):
                 self._parts.windows.moved(head, after)
                 return after
-            head = self._store.head(before.session_id)
+            head = self._store.head(self._head.session_id)
 
 
 def without_system(entries: list[Entry]) -> list[Entry]:

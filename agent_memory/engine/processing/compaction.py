@@ -17,10 +17,10 @@ from agent_memory.core.cache import Cache
 from agent_memory.core.text import escape
 from agent_memory.core.timestamps import now_utc
 from agent_memory.core.usage import seconds_left
-from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.later import load_rest
 from agent_memory.engine.paging import entries_of, head_now, range_of
 from agent_memory.engine.processing.absorb import without_system
+from agent_memory.engine.recall.runner import Backoff
 from agent_memory.errors import ModelError, ModelOutputInvalid
 from agent_memory.models.usage import Account
 from agent_memory.stores.kernel.log import entry_for_caller

@@ -19,7 +19,6 @@ from agent_memory.engine.paging import all_heads, head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import AgentMemoryError, Damaged, LeaseLost
-from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.kernel.log import check_owner
 from agent_memory.strategies.base import Absorb
@@ -263,10 +262,8 @@ class SessionWork:
     def absorb_again(self, session_id: str, block: str) -> str | None:
         """Have one block absorb a session from the beginning. Return the block's error, or None.
 
-        If another worker does not release the session, that worker absorbs it later.
-
-        Raises:
-            LeaseLost: Another worker took the session over before the cursor was reset.
+        If another worker does not release the session, that worker absorbs it later. Raise
+        `LeaseLost` if another worker took the session over before the cursor was reset.
         """
         with self._leases.hold(session_id, waiting=True) as lease:
             head = self._store.head(session_id)
@@ -353,11 +350,6 @@ class SessionWork:
         timestamps = [(entry.seq, entry.created_at) for entry in waiting]
         return max(head.start, quiet_seq(timestamps, now, self._quiet_seconds))
 
-    def _pause_wait(self, head: Head) -> float | None:
-        """Return the seconds until a pause is long enough. None if no block waits for a pause."""
-        waits = self._quiet & self._absorber.blocks.keys() if self._absorb != "overflow" else ()
-        return self._silence_wait(head, waits, self._quiet_seconds / 60)
-
     def _idle_wait(self, head: Head) -> float | None:
         """Return the seconds until the session counts as idle. None if no block waits for that."""
         return self._silence_wait(head, self._absorber.blocks, self._idle_minutes)
@@ -375,7 +367,8 @@ class SessionWork:
         waiting = self._waiting(head, idle, datetime.now(UTC))
         times = [self._absorber.wait(head.session_id, name) for name in waiting]
         others = [self._compaction.refresh_wait(head), self._retention.wait(head)]
-        others += [self._pause_wait(head) or None]
+        if self._absorb != "overflow":
+            others += [self._silence_wait(head, self._quiet, self._quiet_seconds / 60) or None]
         others += [idle or None] if any(map(head.lag, self._absorber.blocks)) else []
         return min([*times, *(wait for wait in others if wait is not None)], default=None)
 
@@ -389,21 +382,20 @@ def unfinished_replays(records: SystemRecords) -> list[str]:
     ]
 
 
-def replay(
-    block: str, store: SessionStore, work: SessionWork, records: SystemRecords
-) -> Iterator[Progress]:
+def replay(parts: Components, block: str) -> Iterator[Progress]:
     """Have a block absorb all sessions again. Other calls work meanwhile.
 
     The progress is stored, so that an interrupted replay resumes after its last finished session.
     """
     from agent_memory.engine.stats import Progress
 
+    records = parts.records
     begun = records.read(Kind.REPLAYS).get(block, {"after": None, "done": 0})
     after, done = begun["after"], begun["done"]
     records.write(Kind.REPLAYS, block, after=after, done=done)
-    total = store.counts().sessions
-    for head in all_heads(store, after=after):
-        error = _absorb_again(work, block, head.session_id)
+    total = parts.store.counts().sessions
+    for head in all_heads(parts.store, after=after):
+        error = _absorb_again(parts.work, block, head.session_id)
         done += 1
         records.write(Kind.REPLAYS, block, after=head.session_id, done=done)
         yield Progress(block, head.session_id, done, max(done, total), error)

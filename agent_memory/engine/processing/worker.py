@@ -25,8 +25,8 @@ from agent_memory.core.processes import (
 )
 from agent_memory.core.records import Head, Lag, Scope
 from agent_memory.core.threads import apart
-from agent_memory.engine.backoff import Backoff
 from agent_memory.engine.processing.session_work import Processed, SessionWork
+from agent_memory.engine.recall.runner import Backoff
 from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.models.loading import break_off_loading

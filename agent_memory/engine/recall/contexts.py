@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_memory.core.cache import Cache
 from agent_memory.core.compactions import native
-from agent_memory.core.context import BlockInfo, MemoryContext, left_out_of
+from agent_memory.core.context import BlockInfo, MemoryContext, left_out_of, without_context
 from agent_memory.core.formats.registry import format_of
 from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_MOST_CONTEXTS = 100  # maximum number of sessions whose last context is cached
 _IS_MEANT = 0.5  # minimum relevance of a recall that counts as an answer to the question
 
 BlockRecalls = dict[str, list[Recall]]
@@ -125,6 +127,8 @@ class Contexts:
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._guard = parts, parts.store, parts.guard
         self._sent, self.prompts = parts.sent, Prompts()
+        # the last context of each session, with the turn's question if it is not in the log
+        self._last: Cache[str, tuple[MemoryContext, Sequence[Message]]] = Cache(_MOST_CONTEXTS)
         self.blocks = list(parts.all_blocks.values()) if parts.blocks else []
         if parts.log_block is not None and parts.absorber.blocks:
             self.blocks.append(parts.log_block)
@@ -207,7 +211,7 @@ class Contexts:
                 counted = True
             if form is not None:
                 context = replace(context, format=form)
-            self.prompts.keep(session_id, context, messages if context.asked else ())
+            self._last.put(session_id, (context, messages if context.asked else ()))
             if self._sent.on:
                 self._keep(session_id, view, window, context)
             return context
@@ -241,7 +245,12 @@ class Contexts:
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
         """Return an update's messages without a copy of the last context: see `without_context`."""
-        return self.prompts.without_context(session_id, messages, self._is_stored)
+        context, question = self._last.get(session_id, (None, ()))
+        new = without_context(messages, context, question)
+        head = context.head if context is not None else None
+        if new is messages or head is None or self._is_stored(head):
+            return new
+        return without_context(messages, None, ())
 
     def _is_stored(self, head: Head) -> bool:
         """Return whether the log still has the messages of a head: none was popped or deleted."""

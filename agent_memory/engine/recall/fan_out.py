@@ -17,8 +17,7 @@ from agent_memory.core.query_text import asks_for_all_known, query_message
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.threads import Handover, apart
 from agent_memory.core.tracing import operation, tell_search
-from agent_memory.engine.backoff import Backoff
-from agent_memory.engine.recall.runner import TimeLimited, resolve
+from agent_memory.engine.recall.runner import Backoff, TimeLimited, resolve
 from agent_memory.errors import SpendingLimitReached
 from agent_memory.ltm_blocks.base import Block, QueryThread
 from agent_memory.models.usage import Account, current_account
@@ -82,28 +81,23 @@ class FanOut:
         message = message and query_message(message)
         if message is not None and asks_for_all_known(message.text()):
             message = None  # this question is equally near to all facts
-        with operation("search_memory", self._store_id, scope.session_id) as span:
-            by_block, warnings = self._recall(scope, targets, message, limit)
-            tell_search(span, message, (recall for hits in by_block.values() for recall in hits))
-            return by_block, warnings
-
-    def _recall(
-        self, scope: Scope, targets: Sequence[Target], message: Message | None, limit: int
-    ) -> tuple[dict[str, list[Recall]], list[str]]:
         targets = [target for target in targets if concerns(target.block, target.scope)]
-        if message is not None:
-            for target in targets:
+        account = Account("other", scope.user_id, within=current_account())
+        with operation("search_memory", self._store_id, scope.session_id) as span:
+            for target in targets if message is not None else ():
                 self.load(target.name, target.block)
-        with Account("other", scope.user_id, within=current_account()).charged():
             recalls_of = {each.name: partial(each.recall, message, limit) for each in targets}
             calls = {name: partial(noticed, call) for name, call in recalls_of.items()}
-            answers, warnings = self.ask(scope.owner, calls)
+            with account.charged():
+                answers, warnings = self.ask(scope.owner, calls)
+            by_block = {name: recalls for name, (recalls, _) in answers.items()}
+            tell_search(span, message, (recall for hits in by_block.values() for recall in hits))
         warnings += [
             f"The block {name!r}: {text}"
             for name, (_, notices) in answers.items()
             for text in notices
         ]
-        return {name: recalls for name, (recalls, _) in answers.items()}, warnings
+        return by_block, warnings
 
     def load(self, name: str, block: Block) -> None:
         """Load a block before its first query: the query's time limit must not include the loading.

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.context import MemoryContext, without_context
+from agent_memory.core.context import MemoryContext
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
 from agent_memory.core.processes import fork_safe_lock
@@ -40,16 +41,13 @@ if TYPE_CHECKING:
 
 _MOST = 1_000
 """Maximum number of sessions for which the pieces of the last context are cached."""
-_MOST_CONTEXTS = 100
-"""Maximum number of sessions for which the whole last context is cached."""
 
 
 class Prompts:
-    """The last contexts of this process, and counts of their repeated prefixes. Thread-safe."""
+    """Counts how much the contexts of this process repeat their predecessors. Thread-safe."""
 
     def __init__(self) -> None:
         self._last: Cache[tuple[str | None, str | None], list[Piece]] = Cache(_MOST)
-        self._contexts: Cache[str, tuple[MemoryContext, Sequence[Message]]] = Cache(_MOST_CONTEXTS)
         self.stats = PromptStats()
 
     def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
@@ -65,20 +63,6 @@ class Prompts:
             tokens, kept = was.tokens + context.tokens, was.kept_tokens + repeated
             self.stats = PromptStats(was.contexts + 1, tokens, kept)
         return replace(context, kept_tokens=repeated)
-
-    def keep(self, session_id: str, context: MemoryContext, question: Sequence[Message]) -> None:
-        """Cache a session's last context. `question` is the turn's question, if not in the log."""
-        self._contexts.put(session_id, (context, question))
-
-    def without_context(
-        self, session_id: str, messages: Sequence[Any], is_stored: Callable[[Head], bool]
-    ) -> Sequence[Any]:
-        context, question = self._contexts.get(session_id, (None, ()))
-        new = without_context(messages, context, question)
-        head = context.head if context is not None else None
-        if new is messages or head is None or is_stored(head):
-            return new
-        return without_context(messages, None, ())
 
 
 class Recalls:
@@ -197,36 +181,28 @@ class SentContexts:
     def _context(
         self, record: Record, user_id: str | None, entries: dict[int, Entry], recall_now: RecallNow
     ) -> SentContext:
-        now: dict[str, str] | None = None
-        fields, there = record.metadata, {record.session_id}
+        session_id, fields = record.session_id, record.metadata
+
+        @cache
+        def now() -> dict[str, str]:
+            question = Message(role="user", content=record.text)
+            seqs = sorted(entries.keys() & shows(fields), reverse=True)
+            shown = user_messages(entries[seq].message for seq in seqs)
+            recalls = recall_now(with_earlier(question, shown))
+            return {name_of(recall): recall.text for recall in recalls}
 
         def text_of(name: str) -> str | None:
-            nonlocal now
-            place = record_id(record.session_id, fields[_BEGUN], name)
+            place = record_id(session_id, fields[_BEGUN], name)
             stored = self._store.record(SENT_TEXTS.name, place)
-            if stored is not None:
-                home = stored.session_id  # its deletion may have begun
-                return stored.text if home in there or self._store.existing([home]) else None
-            if now is None:
-                question = Message(role="user", content=record.text)
-                seqs = sorted(entries.keys() & shows(fields), reverse=True)
-                shown = user_messages(entries[seq].message for seq in seqs)
-                recalls = recall_now(with_earlier(question, shown))
-                now = {name_of(recall): recall.text for recall in recalls}
-            return now.get(name)
+            if stored is None:
+                return now().get(name)
+            home = stored.session_id  # its deletion may have begun
+            return stored.text if home == session_id or self._store.existing([home]) else None
 
-        return decode_context(
-            record.session_id,
-            record.first,
-            record.text,
-            record.created_at,
-            fields,
-            entries,
-            text_of,
-            lambda recall: self._source_text(recall, record.created_at, user_id),
-        )
+        source_text = partial(self._source_text, record.created_at, user_id)
+        return decode_context(record, entries, text_of, source_text)
 
-    def _source_text(self, recall: Recall, at: datetime, user_id: str | None) -> str:
+    def _source_text(self, at: datetime, user_id: str | None, recall: Recall) -> str:
         """Return the text of a recall's source message, or "".
 
         A session that began after `at` is another session with the same id, perhaps of another

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.ids import Access, share_of, shared_user
+from agent_memory.core.limits import Access, share_of, shared_user
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Record
 from agent_memory.core.redaction import EMPTY_SYSTEM

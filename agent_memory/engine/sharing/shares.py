@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from agent_memory.core.idempotency import WriteKey, key_of_message
-from agent_memory.core.ids import (
+from agent_memory.core.limits import (
     Access,
     OwnId,
     check_id,
     marker,
+    quoted,
     share_of,
     shared_session,
     shared_user,
     visible_id,
 )
-from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Recall, Span
 from agent_memory.engine.paging import page_of

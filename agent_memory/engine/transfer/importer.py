@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -52,23 +52,21 @@ class Importer:
         self._parts, self._store, self._deletion = parts, parts.store, parts.deletion
 
     def run(self, reading: Reading) -> Head:
-        head, items = reading.head, reading.items()
+        head, log = reading.head, map(self._counted, reading.entries())
         session_id = head.session_id
         self._make_way(session_id)
-        page, item = self._page(items)
-        begun = True
+        pages = iter(lambda: list(islice(log, _PAGE)), [])
+        first, begun = next(pages, []), True
         try:
-            with import_transaction(self._store, self._parts.leases, head, page) as transaction:
+            with import_transaction(self._store, self._parts.leases, head, first) as transaction:
                 begun = transaction is not None
                 if transaction is None:
                     raise _exists(session_id)
-                while item is None and page:
-                    page, item = self._page(items)
-                    if page:
-                        transaction.add(page)
+                for page in pages:
+                    transaction.add(page)
                 records = RecordImport(self._parts, head, transaction.lease)
-                for number, value in chain([item] if item else (), items):
-                    records.take(number, value)
+                for number, item in reading.records():
+                    records.take(number, item)
                 # the last line was read, so the snapshot is complete
                 shown = transaction.show(replace(head, cursors=records.finish()))
         except BaseException:  # it is raised again below, after the partial session is erased
@@ -95,19 +93,6 @@ class Importer:
                 "the partial import of session %r was not erased; a worker or `delete` erases it",
                 session_id,
             )
-
-    def _page(
-        self, items: Iterable[tuple[int, Item]]
-    ) -> tuple[list[Entry], tuple[int, Item] | None]:
-        """Return the next entries, and the item after them if the log ends there."""
-        page: list[Entry] = []
-        for number, item in items:
-            if not isinstance(item, Entry):
-                return page, (number, item)
-            page.append(self._counted(item))
-            if len(page) == _PAGE:
-                break
-        return page, None
 
     def _counted(self, entry: Entry) -> Entry:
         """Return the entry. If its token count is wrong, let contexts count it again."""

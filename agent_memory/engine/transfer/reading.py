@@ -57,14 +57,15 @@ class Stored:
     traits: bytes = b""
 
 
-Item = Entry | KeptKey | Stored | VectorsForm | DeadLetter
+Item = KeptKey | Stored | VectorsForm | DeadLetter
 
 
 class Reading:
     """Reads a snapshot: the first two lines immediately, further lines on demand.
 
     All items belong to the session and the user of the first line. `head` is the session's head,
-    with version 0.
+    with version 0. Iterate over `entries` and then over `records`: both raise `InvalidSnapshot` at
+    an invalid line, or if a line is missing.
     """
 
     def __init__(self, lines: Iterable[bytes]) -> None:
@@ -72,32 +73,32 @@ class Reading:
         self._digest = hashlib.sha256()  # of all lines before the line that was read last
         self._line = b""
         self._number = 0
-        self._is_log_read = False
         self._announced: set[str] = set()
         self._keys: set[str] = set()
         self._values: set[str] = set()
         opening = self._form(Opening, self._next())
         self.head = self._head(opening, self._form(HeadForm, self._next()))
         self._log = _Log(self.head)
+        self._after_log: dict[str, Any] = {}  # the fields of the first line after the log
 
-    def items(self) -> Iterator[tuple[int, Item]]:
-        """Yield the items after the head, each with its line number. The log's entries come first.
+    def entries(self) -> Iterator[Entry]:
+        """Yield the entries of the log."""
+        while (fields := self._next()).get("kind") == "entry":
+            yield self._entry(self._form(EntryForm, fields))
+        self._after_log = fields
+        if wrong := self._log.unfinished():
+            raise self._refused(wrong)
 
-        Raise `InvalidSnapshot` at an invalid line, or if the last line is missing.
-        """
-        while True:
-            fields = self._next()
-            kind = fields.get("kind")
-            if kind == "end":
-                return self._end(self._form(EndForm, fields))
-            if kind == "entry" and not self._is_log_read:
-                yield self._number, self._entry(self._form(EntryForm, fields))
-                continue
-            self._whole_log()
+    def records(self) -> Iterator[tuple[int, Item]]:
+        """Yield the items after the log, each with the number of its line."""
+        fields = self._after_log
+        while (kind := fields.get("kind")) != "end":
             if not isinstance(kind, str) or kind not in _ITEMS:
                 raise self._refused("it is of a kind that does not belong here")
             form, read = _ITEMS[kind]
             yield self._number, read(self, self._form(form, fields))
+            fields = self._next()
+        self._end(self._form(EndForm, fields))
 
     def _next(self) -> dict[str, Any]:
         self._number += 1
@@ -250,13 +251,7 @@ class Reading:
         if not first <= last <= self.head.end:
             raise self._refused("its messages are not in the log")
 
-    def _whole_log(self) -> None:
-        self._is_log_read = True
-        if wrong := self._log.unfinished():
-            raise self._refused(wrong)
-
     def _end(self, form: EndForm) -> None:
-        self._whole_log()
         if form.sha256 != self._digest.hexdigest():
             raise self._refused(
                 "its `sha256` does not fit the lines before it: one of these lines was changed"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, Literal, TextIO, cast
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from agent_memory.core.forms import Count, Form, Name, Plain, Seq, check_storable
-from agent_memory.core.ids import MAX_ID
+from agent_memory.core.limits import MAX_ID
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Head, Record, Scope
 from agent_memory.errors import InvalidInput, InvalidSnapshot

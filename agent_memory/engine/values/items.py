@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from agent_memory.core.ids import is_storable
-from agent_memory.core.limits import quoted, text_of
+from agent_memory.core.limits import is_storable, quoted, text_of
 from agent_memory.core.records import Record
 from agent_memory.core.timestamps import duration_of
 from agent_memory.errors import InvalidInput

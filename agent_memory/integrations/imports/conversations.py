@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from agent_memory.core.ids import MAX_ID
-from agent_memory.core.limits import UNREADABLE
+from agent_memory.core.limits import MAX_ID, UNREADABLE
 from agent_memory.core.messages import Message
 from agent_memory.integrations.transcripts import Json
 

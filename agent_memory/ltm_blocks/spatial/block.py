@@ -17,8 +17,13 @@ from agent_memory.core.tools import Tool, tool, tools_of
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.ltm_blocks.base import Resources
 from agent_memory.ltm_blocks.keyed_records import CollectionBlock
-from agent_memory.ltm_blocks.spatial.handle import SpatialHandle
-from agent_memory.ltm_blocks.spatial.observation import MOST, Fading, SpatialMatch, rendered
+from agent_memory.ltm_blocks.spatial.handle import (
+    MOST,
+    Fading,
+    SpatialHandle,
+    SpatialMatch,
+    rendered,
+)
 from agent_memory.ltm_blocks.versions import Versioned
 from agent_memory.models.embedders.best_effort import BestEffort
 

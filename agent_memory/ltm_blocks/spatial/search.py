@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agent_memory.core.records import Record
-from agent_memory.ltm_blocks.spatial.observation import (
+from agent_memory.ltm_blocks.spatial.handle import (
     Fading,
     Moment,
     Observation,

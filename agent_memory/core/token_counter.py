@@ -21,7 +21,7 @@ from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.formats.registry import form_of, is_known
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
-from agent_memory.core.tokens.encodings import (
+from agent_memory.core.token_encodings import (
     CLAUDE,
     DEFAULT_ENCODING,
     UNKNOWN_MODEL_ENCODING,

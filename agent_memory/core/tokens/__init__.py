@@ -1,1 +1,0 @@
-"""Token counting without a network."""
