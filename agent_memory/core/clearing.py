@@ -3,8 +3,9 @@
 The log is not changed. The stubs depend only on the window and the settings. The tokens of the
 window's messages are added up in order. Each time the sum exceeds the limit, stubs replace the old
 results. If the sum still exceeds the limit, old steps (a call with its results) are merged into one
-step. A replacement or a merge that would free too few tokens is skipped. Between two clearings, the
-beginning of the context stays the same, and prompt caches can serve it.
+step, and the reasoning before their calls is left out. A replacement or a merge that would free too
+few tokens is skipped. Between two clearings, the beginning of the context stays the same, and
+prompt caches can serve it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import cached_property
 from agent_memory.core.cache import continues
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
-from agent_memory.core.shapes import role_of, shape_of
+from agent_memory.core.shapes import leads, role_of, shape_of
 from agent_memory.core.shortening import format_in
 from agent_memory.core.tokens.counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
@@ -169,8 +170,24 @@ class Cleared:
         for step in steps:
             if step is not stays:
                 changes |= {step[0]: self._words(step[0]), **dict.fromkeys(step[1])}
+        changes |= dict.fromkeys(self._thoughts(changes))
         last, results = stays[1][-1], [place for _, results in steps for place in results]
         return {**changes, last: _note(self._window, results, last, self._counter)}
+
+    def _thoughts(self, changes: Mapping[int, Entry | None]) -> list[int]:
+        """Return the indexes of the items, such as reasoning, that lead only to merged calls."""
+        thoughts: list[int] = []
+        is_call, is_merged = False, True  # of the calls between this index and the next result
+        for place in reversed(range(len(self._shown))):
+            message = self._window[place].message
+            if shape_of(message).calls:
+                is_call = True
+                is_merged = is_merged and changes.get(place, self._shown[place]) is None
+            elif not leads(message):
+                is_call, is_merged = False, True
+            elif is_call and is_merged and self._shown[place] is not None:
+                thoughts.append(place)
+        return thoughts
 
     def _words(self, place: int) -> Entry | None:
         call = self._window[place]

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -219,8 +220,8 @@ def a_long_run() -> list[dict[str, Any]]:
     for at in range(8):
         items += [
             {"type": "reasoning", "id": f"rs_{at}", "summary": [], "encrypted_content": "g" * 150},
-            {"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}",
-             "id": f"fc_{at}"},
+            {"type": "function_call", "call_id": f"c{at}", "name": "f", "id": f"fc_{at}",
+             "arguments": '{"for": "%s"}' % ("anybody " * 90)},
             {"type": "function_call_output", "call_id": f"c{at}", "output": "found " * 90},
             {"type": "reasoning", "id": f"rq_{at}", "summary": [], "encrypted_content": "g" * 150},
             {"type": "computer_call", "call_id": f"k{at}", "id": f"cu_{at}",
@@ -234,15 +235,16 @@ def a_long_run() -> list[dict[str, Any]]:
 
 
 def test_what_belongs_together_is_sent_together() -> None:
-    """Wrong: a shortened run has reasoning or an item without the other, or half of a call."""
+    """Wrong: a shortened or cleared run has reasoning or an item alone, or half of a call."""
     run = a_long_run()
     thoughts = [at for at, one in enumerate(run) if one.get("type") == "reasoning"]
     follower = {run[at]["id"]: run[at + 1] for at in thoughts}
     given = [raw(item) for item in run]
     lengths = set()
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        for budget in range(200, 6_000, 200):
-            context = memory.get("s", window=given, format=RESPONSES, max_tokens=budget)
+    for budget, window in product(range(200, 6_000, 200), (given, None)):
+        with AgentMemory(store="memory://", blocks=[], max_tokens=budget) as memory:
+            memory.update("s", given)
+            context = memory.get("s", window=window, format=RESPONSES)
             sent = context.to_messages()
             assert context.tokens <= budget
             lengths.add(len(sent))
