@@ -14,9 +14,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from agent_memory.core.cache import continues
-from agent_memory.core.messages import Message
+from agent_memory.core.formats.registry import form_of
+from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import leads, role_of, shape_of
 from agent_memory.core.shortening import format_in
@@ -29,6 +31,7 @@ _KEEP, _AT_LEAST = 5, 10
 """Default shares of the limit: 1/5 for `keep_tokens`, 1/10 for `at_least`."""
 _CHARS = 80
 _CLEARED = "cleared"
+_LISTED = "[Old result, listed above]"
 _IS_ERROR = re.compile(
     r"\W*(\w*error|\w*exception|traceback|fatal|panic|failed|failure)\b", re.IGNORECASE
 )
@@ -165,7 +168,7 @@ class Cleared:
         ]
         if len(steps) < 2:
             return {}
-        stays = min(steps, key=lambda step: len(step[1]))
+        stays = min(steps, key=self._count)
         changes: dict[int, Entry | None] = {}
         for step in steps:
             if step is not stays:
@@ -189,10 +192,14 @@ class Cleared:
                 thoughts.append(place)
         return thoughts
 
+    def _count(self, step: tuple[int, list[int]]) -> int:
+        """Return the number of results of a step."""
+        return sum(len(self._window[place].message.views()) for place in step[1])
+
     def _words(self, place: int) -> Entry | None:
         call = self._window[place]
         text = call.message.text() if shape_of(call.message).speaks else ""
-        return _standing_for(call, text, self._counter) if text else None
+        return _standing_for(call, [text], self._counter) if text else None
 
     def _change(self, changes: Mapping[int, Entry | None], least: int) -> None:
         costs = {place: entry.tokens if entry else 0 for place, entry in changes.items()}
@@ -229,54 +236,81 @@ def _stubs_of(
 
 def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Entry:
     entry = entries[place]
-    tool, arguments = _call_of(entries, place)
-    first = next(filter(None, map(str.strip, full_text(entry.message).splitlines())), "")
-    text = (
-        f"[Old result of {tool}{arguments}, {entry.tokens:,} tokens: {_clipped(first)} "
-        f"- {READ_MESSAGE}(seq={entry.seq}) returns it in full]"
-    )
-    return _standing_for(entry, text, counter)
+    views = entry.message.views()
+    texts: list[str] = []
+    for view in views:
+        result = entry.message if len(views) == 1 else Message(**view)
+        tokens = entry.tokens if len(views) == 1 else counter.message(result)
+        tool, arguments = _call_of(entries, place, view)
+        first = next(filter(None, map(str.strip, full_text(result).splitlines())), "")
+        texts.append(
+            f"[Old result of {tool}{arguments}, {tokens:,} tokens: {_clipped(first)} "
+            f"- {READ_MESSAGE}(seq={entry.seq}) returns it in full]"
+        )
+    return _standing_for(entry, texts, counter)
 
 
 def _note(
     entries: Sequence[Entry], results: Sequence[int], place: int, counter: TokenCounter
 ) -> Entry:
     """Return the stub that replaces the result at `place`, and lists all `results` by seq."""
-    tools: dict[str, list[str]] = {}
+    tools: dict[str, dict[str, None]] = {}
+    count = 0
     for result in results:
-        tools.setdefault(_call_of(entries, result)[0], []).append(str(entries[result].seq))
+        for view in entries[result].message.views():
+            tool, count = _call_of(entries, result, view)[0], count + 1
+            tools.setdefault(tool, {})[str(entries[result].seq)] = None
     listed = "; ".join(f"{tool} {', '.join(seqs)}" for tool, seqs in tools.items())
     text = (
-        f"[Old results of {len(results)} calls, by seq: {listed} "
+        f"[Old results of {count} calls, by seq: {listed} "
         f"- {READ_MESSAGE}(seq={entries[results[0]].seq}) returns the first in full]"
     )
-    return _standing_for(entries[place], text, counter)
+    more = [_LISTED] * (len(entries[place].message.views()) - 1)
+    return _standing_for(entries[place], [text, *more], counter)
 
 
-def _standing_for(entry: Entry, text: str, counter: TokenCounter) -> Entry:
-    view = entry.message.to_openai() or {}
-    ids = {key: view[key] for key in ("tool_call_id", "name") if view.get(key) is not None}
+def _standing_for(entry: Entry, texts: Sequence[str], counter: TokenCounter) -> Entry:
+    """Return an entry with one text in place of the content of each chat message."""
+    original = entry.message
+    view = original.to_openai() or {}
+    fields: dict[str, Any] = {"raw": _with_texts(original, texts)}
+    if len(texts) == 1:
+        ids = {key: view[key] for key in ("tool_call_id", "name") if view.get(key) is not None}
+        fields = {"role": view["role"], "content": texts[0], **ids}
     message = Message(
-        role=view["role"],
-        content=text,
-        created_at=entry.message.created_at,
-        metadata={**entry.message.metadata, "kind": _CLEARED},
-        **ids,
-        **format_in(entry.message),
+        created_at=original.created_at,
+        metadata={**original.metadata, "kind": _CLEARED},
+        **fields,
+        **format_in(original),
     )
     return replace(entry, message=message, tokens=counter.message(message))
 
 
+def _with_texts(message: Message, texts: Sequence[str]) -> dict[str, Any] | None:
+    """Return an item with these texts as its results. None if its format has no such item."""
+    form = form_of(message.format)
+    if form.from_chat is None:
+        return None
+    views = [{**view, "content": text} for view, text in zip(message.views(), texts, strict=True)]
+    items = form.merged([item for view in views for item in form.from_chat(view)])
+    return items[0] if len(items) == 1 else None
+
+
 def _is_clearable(entry: Entry) -> bool:
-    """Return whether the entry is one tool result and not an error."""
+    """Return whether the entry only has tool results, and none of them is an error."""
     if role_of(entry.message) not in ("tool", "function"):
         return False
-    return len(entry.message.views()) == 1 and not _IS_ERROR.match(entry.message.text()[:200])
+    views = entry.message.views()
+    if any(_IS_ERROR.match(content_text(view.get("content"))[:200]) for view in views):
+        return False
+    if len(views) == 1:
+        return True
+    are_results = all(view.get("role") == "tool" for view in views)
+    return are_results and _with_texts(entry.message, [_LISTED] * len(views)) is not None
 
 
-def _call_of(entries: Sequence[Entry], place: int) -> tuple[str, str]:
+def _call_of(entries: Sequence[Entry], place: int, view: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name of a result's tool, and the beginning of the call's arguments in brackets."""
-    view = entries[place].message.to_openai() or {}
     for before in range(place - 1, -1, -1):
         for view_before in entries[before].message.views():
             for call in view_before.get("tool_calls") or ():
