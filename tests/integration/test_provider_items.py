@@ -268,6 +268,16 @@ def test_what_belongs_together_is_sent_together() -> None:
     assert len(lengths) > 5
 
 
+def test_a_shortened_result_leaves_its_call_unchanged() -> None:
+    """Wrong: a call without an id loses its signature when its result is shortened."""
+    call = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}
+    answer = {"functionResponse": {"name": "f", "response": {"output": "word " * 900}}}
+    with AgentMemory(store="memory://", blocks=[], max_tokens=500) as memory:
+        said = {"role": "model", "parts": [call]}
+        memory.update("s", [user("Go."), said, {"role": "user", "parts": [answer]}])
+        assert said in memory.get("s", format="google.contents").to_messages()
+
+
 def test_notes_of_a_caller_say_nothing_of_pairs() -> None:
     """Wrong: a caller's metadata is taken for ours, and its message is left out."""
     given = {**raw(OUTPUT), "metadata": {"pair": "x", "hidden_item": True}}
