@@ -166,9 +166,7 @@ def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("thread", ["own", "shared"])
-def test_slow_queries_pause_one_block_of_one_user(
-    thread: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_queries_pause_one_block(thread: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: after slow queries, other users, or a busy machine's local blocks, recall nothing."""
     monkeypatch.setattr(Dead, "query_thread", thread)
     with Asked(monkeypatch, 0.05, "hangs") as asked:
