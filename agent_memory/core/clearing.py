@@ -3,8 +3,9 @@
 The log is not changed. The stubs depend only on the window and the settings. The tokens of the
 window's messages are added up in order. Each time the sum exceeds the limit, stubs replace the old
 results. If the sum still exceeds the limit, old steps (a call with its results) are merged into one
-step. A replacement or a merge that would free too few tokens is skipped. Between two clearings, the
-beginning of the context stays the same, and prompt caches can serve it.
+step, and the reasoning before their calls is left out. A replacement or a merge that would free too
+few tokens is skipped. Between two clearings, the beginning of the context stays the same, and
+prompt caches can serve it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from agent_memory.core.cache import continues
-from agent_memory.core.messages import Message
+from agent_memory.core.formats.registry import form_of
+from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
-from agent_memory.core.shapes import role_of, shape_of
+from agent_memory.core.shapes import leads, role_of, shape_of
 from agent_memory.core.shortening import format_in
 from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
@@ -28,6 +31,7 @@ _KEEP, _AT_LEAST = 5, 10
 """Default shares of the limit: 1/5 for `keep_tokens`, 1/10 for `at_least`."""
 _CHARS = 80
 _CLEARED = "cleared"
+_LISTED = "[Old result, listed above]"
 _IS_ERROR = re.compile(
     r"\W*(\w*error|\w*exception|traceback|fatal|panic|failed|failure)\b", re.IGNORECASE
 )
@@ -147,7 +151,11 @@ class Cleared:
     def _stubs(self, old: Sequence[int]) -> dict[int, Entry | None]:
         whole = [place for place in old if self._shown[place] is self._window[place]]
         new = [place for place in whole if place not in self._cache]
-        self._cache = {**self._cache, **dict.fromkeys(new), **self._stubs_of(new)}
+        self._cache = {
+            **self._cache,
+            **dict.fromkeys(new),
+            **_stubs_of(self._window, new, self._counter),
+        }
         return {place: stub for place in whole if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
@@ -160,18 +168,38 @@ class Cleared:
         ]
         if len(steps) < 2:
             return {}
-        stays = min(steps, key=lambda step: len(step[1]))
+        stays = min(steps, key=self._count)
         changes: dict[int, Entry | None] = {}
         for step in steps:
             if step is not stays:
                 changes |= {step[0]: self._words(step[0]), **dict.fromkeys(step[1])}
+        changes |= dict.fromkeys(self._thoughts(changes))
         last, results = stays[1][-1], [place for _, results in steps for place in results]
-        return {**changes, last: self._note(results, last)}
+        return {**changes, last: _note(self._window, results, last, self._counter)}
+
+    def _thoughts(self, changes: Mapping[int, Entry | None]) -> list[int]:
+        """Return the indexes of the items, such as reasoning, that lead only to merged calls."""
+        thoughts: list[int] = []
+        is_call, is_merged = False, True  # of the calls between this index and the next result
+        for place in reversed(range(len(self._shown))):
+            message = self._window[place].message
+            if shape_of(message).calls:
+                is_call = True
+                is_merged = is_merged and changes.get(place, self._shown[place]) is None
+            elif not leads(message):
+                is_call, is_merged = False, True
+            elif is_call and is_merged and self._shown[place] is not None:
+                thoughts.append(place)
+        return thoughts
+
+    def _count(self, step: tuple[int, list[int]]) -> int:
+        """Return the number of results of a step."""
+        return sum(len(self._window[place].message.views()) for place in step[1])
 
     def _words(self, place: int) -> Entry | None:
         call = self._window[place]
         text = call.message.text() if shape_of(call.message).speaks else ""
-        return self._standing_for(call, text) if text else None
+        return _standing_for(call, [text], self._counter) if text else None
 
     def _change(self, changes: Mapping[int, Entry | None], least: int) -> None:
         costs = {place: entry.tokens if entry else 0 for place, entry in changes.items()}
@@ -186,47 +214,6 @@ class Cleared:
         if gone:
             self._notes |= changes.keys() - gone
 
-    def _stubs_of(self, results: Sequence[int]) -> dict[int, Entry]:
-        """Return the stubs that are shorter than their results."""
-        stubs = {place: self._stub_of(place) for place in results}
-        window = self._window
-        return {place: stub for place, stub in stubs.items() if stub.tokens < window[place].tokens}
-
-    def _stub_of(self, place: int) -> Entry:
-        entry = self._window[place]
-        tool, arguments = _call_of(self._window, place)
-        first = next(filter(None, map(str.strip, full_text(entry.message).splitlines())), "")
-        text = (
-            f"[Old result of {tool}{arguments}, {entry.tokens:,} tokens: {_clipped(first)} "
-            f"- {READ_MESSAGE}(seq={entry.seq}) returns it in full]"
-        )
-        return self._standing_for(entry, text)
-
-    def _note(self, results: Sequence[int], place: int) -> Entry:
-        """Return the stub that replaces the result at `place`, and lists all `results` by seq."""
-        window, tools = self._window, dict[str, list[str]]()
-        for result in results:
-            tools.setdefault(_call_of(window, result)[0], []).append(str(window[result].seq))
-        listed = "; ".join(f"{tool} {', '.join(seqs)}" for tool, seqs in tools.items())
-        text = (
-            f"[Old results of {len(results)} calls, by seq: {listed} "
-            f"- {READ_MESSAGE}(seq={window[results[0]].seq}) returns the first in full]"
-        )
-        return self._standing_for(window[place], text)
-
-    def _standing_for(self, entry: Entry, text: str) -> Entry:
-        view = entry.message.to_openai() or {}
-        ids = {key: view[key] for key in ("tool_call_id", "name") if view.get(key) is not None}
-        message = Message(
-            role=view["role"],
-            content=text,
-            created_at=entry.message.created_at,
-            metadata={**entry.message.metadata, "kind": _CLEARED},
-            **ids,
-            **format_in(entry.message),
-        )
-        return replace(entry, message=message, tokens=self._counter.message(message))
-
 
 def is_stub(entry: Entry) -> bool:
     return entry.message.metadata.get("kind") == _CLEARED
@@ -235,20 +222,95 @@ def is_stub(entry: Entry) -> bool:
 def with_stubs(entries: Sequence[Entry], counter: TokenCounter) -> list[Entry]:
     """Replace all tool results by stubs, except errors and short results."""
     results = [place for place, entry in enumerate(entries) if _is_clearable(entry)]
-    stubs = Cleared(entries, counter, frozenset(), None)._stubs_of(results)
+    stubs = _stubs_of(entries, results, counter)
     return [stubs.get(place, entry) for place, entry in enumerate(entries)]
 
 
+def _stubs_of(
+    entries: Sequence[Entry], results: Sequence[int], counter: TokenCounter
+) -> dict[int, Entry]:
+    """Return the stubs that are shorter than their results."""
+    stubs = {place: _stub_of(entries, place, counter) for place in results}
+    return {place: stub for place, stub in stubs.items() if stub.tokens < entries[place].tokens}
+
+
+def _stub_of(entries: Sequence[Entry], place: int, counter: TokenCounter) -> Entry:
+    entry = entries[place]
+    views = entry.message.views()
+    texts: list[str] = []
+    for view in views:
+        result = entry.message if len(views) == 1 else Message(**view)
+        tokens = entry.tokens if len(views) == 1 else counter.message(result)
+        tool, arguments = _call_of(entries, place, view)
+        first = next(filter(None, map(str.strip, full_text(result).splitlines())), "")
+        texts.append(
+            f"[Old result of {tool}{arguments}, {tokens:,} tokens: {_clipped(first)} "
+            f"- {READ_MESSAGE}(seq={entry.seq}) returns it in full]"
+        )
+    return _standing_for(entry, texts, counter)
+
+
+def _note(
+    entries: Sequence[Entry], results: Sequence[int], place: int, counter: TokenCounter
+) -> Entry:
+    """Return the stub that replaces the result at `place`, and lists all `results` by seq."""
+    tools: dict[str, dict[str, None]] = {}
+    count = 0
+    for result in results:
+        for view in entries[result].message.views():
+            tool, count = _call_of(entries, result, view)[0], count + 1
+            tools.setdefault(tool, {})[str(entries[result].seq)] = None
+    listed = "; ".join(f"{tool} {', '.join(seqs)}" for tool, seqs in tools.items())
+    text = (
+        f"[Old results of {count} calls, by seq: {listed} "
+        f"- {READ_MESSAGE}(seq={entries[results[0]].seq}) returns the first in full]"
+    )
+    more = [_LISTED] * (len(entries[place].message.views()) - 1)
+    return _standing_for(entries[place], [text, *more], counter)
+
+
+def _standing_for(entry: Entry, texts: Sequence[str], counter: TokenCounter) -> Entry:
+    """Return an entry with one text in place of the content of each chat message."""
+    original = entry.message
+    view = original.to_openai() or {}
+    fields: dict[str, Any] = {"raw": _with_texts(original, texts)}
+    if len(texts) == 1:
+        ids = {key: view[key] for key in ("tool_call_id", "name") if view.get(key) is not None}
+        fields = {"role": view["role"], "content": texts[0], **ids}
+    message = Message(
+        created_at=original.created_at,
+        metadata={**original.metadata, "kind": _CLEARED},
+        **fields,
+        **format_in(original),
+    )
+    return replace(entry, message=message, tokens=counter.message(message))
+
+
+def _with_texts(message: Message, texts: Sequence[str]) -> dict[str, Any] | None:
+    """Return an item with these texts as its results. None if its format has no such item."""
+    form = form_of(message.format)
+    if form.from_chat is None:
+        return None
+    views = [{**view, "content": text} for view, text in zip(message.views(), texts, strict=True)]
+    items = form.merged([item for view in views for item in form.from_chat(view)])
+    return items[0] if len(items) == 1 else None
+
+
 def _is_clearable(entry: Entry) -> bool:
-    """Return whether the entry is one tool result and not an error."""
+    """Return whether the entry only has tool results, and none of them is an error."""
     if role_of(entry.message) not in ("tool", "function"):
         return False
-    return len(entry.message.views()) == 1 and not _IS_ERROR.match(entry.message.text()[:200])
+    views = entry.message.views()
+    if any(_IS_ERROR.match(content_text(view.get("content"))[:200]) for view in views):
+        return False
+    if len(views) == 1:
+        return True
+    are_results = all(view.get("role") == "tool" for view in views)
+    return are_results and _with_texts(entry.message, [_LISTED] * len(views)) is not None
 
 
-def _call_of(entries: Sequence[Entry], place: int) -> tuple[str, str]:
+def _call_of(entries: Sequence[Entry], place: int, view: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name of a result's tool, and the beginning of the call's arguments in brackets."""
-    view = entries[place].message.to_openai() or {}
     for before in range(place - 1, -1, -1):
         for view_before in entries[before].message.views():
             for call in view_before.get("tool_calls") or ():

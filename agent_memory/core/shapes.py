@@ -73,6 +73,11 @@ def role_of(message: Message) -> str | None:
     return message.role if message.role is not None else shape_of(message).role
 
 
+def leads(message: Message) -> bool:
+    """Return whether a message, such as reasoning, must be sent with the message after it."""
+    return message.raw is not None and form_of(message.format).leads(message.raw)
+
+
 def user_messages(messages: Iterable[Message]) -> Iterator[Message]:
     return (message for message in messages if role_of(message) == "user")
 

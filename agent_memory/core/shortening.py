@@ -20,7 +20,7 @@ from agent_memory.core.shapes import BEFORE, HIDDEN, Arranging, View, shape_of
 from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.tools import READ_MESSAGE
 
-_IDS = Ids(unique=True)
+_IDS, _NO_IDS = Ids(unique=True), Ids(None)
 _TRIES = 6
 _LEAST_TEXT = 40
 """The tokens reserved for the text of each further result that `Shortener._fewer` shows."""
@@ -97,10 +97,12 @@ class Shortener:
         """
         if sum(entry.tokens for entry in entries) <= room:
             return list(entries)
-        entries = self._chat(entries)
+        calls = [call for entry in entries for call in shape_of(entry.message).calls]
+        has_ids = any(call.id is not None for call in calls)
+        entries = self._chat(entries, _IDS if has_ids else _NO_IDS)
         least = [self.least(entry.message) for entry in entries]
         if sum(least) > room:
-            fewer = self._fewer(entries, room)
+            fewer = self._fewer(self._chat(entries, _IDS), room)
             return fewer and self.unit(fewer, room)
         rooms = shares([entry.tokens for entry in entries], room, least)
         shown = [self.entry(each, most) for each, most in zip(entries, rooms, strict=True)]
@@ -109,7 +111,7 @@ class Shortener:
 
     def fewest(self, entries: Sequence[Entry]) -> int:
         """Return the fewest tokens that a unit may take. Of several results, the newest counts."""
-        entries = self._chat(entries)
+        entries = self._chat(entries, _IDS)
         least = sum(self.least(entry.message) for entry in entries)
         answered = [
             call for entry in entries for call in _calls_of(entry) if _answers(entries[-1], call)
@@ -147,10 +149,10 @@ class Shortener:
     def _cost_of_item(self, message: Message) -> int:
         return sum(map(self.counter.item, (*message.metadata.get(BEFORE, ()), message.raw or {})))
 
-    def _chat(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return one entry for each chat message, with unique call ids."""
+    def _chat(self, entries: Sequence[Entry], ids: Ids) -> list[Entry]:
+        """Return one entry for each chat message, with the call ids that `ids` requires."""
         chat_entries: list[Entry] = []
-        for shown in Arranging(_IDS).shown([shape_of(entry.message) for entry in entries]) or ():
+        for shown in Arranging(ids).shown([shape_of(entry.message) for entry in entries]) or ():
             entry = entries[shown.place]
             if not shown.is_same or len(shape_of(entry.message).views) > 1:
                 common = {"created_at": entry.created_at, **format_in(entry.message)}

@@ -214,7 +214,9 @@ class TokenCounter:
         A raw item counts as the larger of its JSON and its chat views, with these exceptions:
 
         - An item of a framework counts as its views, plus its other content that reaches the model.
-        - An item without a chat form counts 0, if its format is registered.
+        - An item without a chat form counts as its JSON, if contexts of its format send it. Any
+          other item without a chat form, of a registered format, counts 0. A compaction counts 0
+          too, because the messages that it replaces count.
 
         Pictures, sound and files in JSON are not counted as text.
         """
@@ -226,10 +228,11 @@ class TokenCounter:
         shown = sum(self.chat(view) for view in views)
         if message.role is not None:
             return shown
-        raw = message.raw or {}
+        raw, form = message.raw or {}, form_of(message.format)
+        beside = form.unseen(raw)
         if not views and is_known(message.format):
-            return 0
-        beside = form_of(message.format).unseen(raw)
+            is_sent = form.from_chat is not None and beside is None and not form.compacts(raw)
+            return self.item(raw) if is_sent and form.items(raw) else 0
         if beside is not None:
             return shown + (self._json(beside) if beside else 0)
         return max(shown, self.item(raw))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.messages import SYSTEM_ROLES, Message
 from agent_memory.core.records import Draft, Entry, Head
-from agent_memory.core.shapes import Shape, are_known, pairs, shape_of, shapes_of
+from agent_memory.core.shapes import Shape, are_known, leads, pairs, shape_of, shapes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,8 @@ class _Layout:
     """Index of the first entry with a call that waits for its result, if any; see `_laid_out`."""
     pending: int = 0
     orphans: int = 0
+    leading: frozenset[int] = frozenset()
+    """Indexes of the items, such as reasoning, that must be sent with the item after them."""
 
     def with_more(self, more: _Layout) -> _Layout:
         """Return this layout, extended by `more`. All calls of this layout must have results."""
@@ -46,18 +48,21 @@ class _Layout:
             None if more.first_open is None else count + more.first_open,
             more.pending,
             more.orphans,
+            self.leading.union([count + place for place in more.leading]),
         )
 
     def cuttable(self) -> list[bool]:
         """Return for each entry whether the window may be cut right after it."""
-        if self.first_open is None and self.group == list(range(len(self.shown))):
+        is_plain = self.first_open is None and not self.leading
+        if is_plain and self.group == list(range(len(self.shown))):
             return [True] * len(self.shown)
         last_of_group = {call: i for i, call in enumerate(self.group) if self.shown[i]}
         reach, result = -1, []
         for i, shown in enumerate(self.shown):
             if shown:
                 reach = max(reach, last_of_group[self.group[i]])
-            result.append(reach <= i and (self.first_open is None or i < self.first_open))
+            is_closed = reach <= i and (self.first_open is None or i < self.first_open)
+            result.append(is_closed and i not in self.leading)
         return result
 
 
@@ -329,10 +334,15 @@ def _laid_out(entries: Sequence[Entry]) -> _Layout:
     for place, shape in enumerate(shapes):
         if shape.role in SYSTEM_ROLES and entries[place].message.is_system:
             shown[place] = False
+    leading = frozenset(
+        place
+        for place, shape in enumerate(shapes)
+        if not shape.views and leads(entries[place].message)
+    )
     group = list(range(len(entries)))
     tools = [place for place, shape in enumerate(shapes) if shape.calls or shape.answers]
     if not tools:
-        return _Layout(shown, group, None)
+        return _Layout(shown, group, None, leading=leading)
     answered = pairs(shapes)
     _join(group, [(call[0], answer[0]) for answer, call in answered.items()])
     answered_calls = set(answered.values())
@@ -354,7 +364,7 @@ def _laid_out(entries: Sequence[Entry]) -> _Layout:
             group[place] = place
     orphans = sum(len(shapes[place].answers) for place in tools) - len(answered)
     first_open = open_calls[0] if open_calls else None
-    return _Layout(shown, group, first_open, len(pending_calls), orphans)
+    return _Layout(shown, group, first_open, len(pending_calls), orphans, leading)
 
 
 def _last_continued(shapes: Sequence[Shape], group: Sequence[int], incomplete: set[int]) -> int:

@@ -61,9 +61,9 @@ class Summarize(Bounded):
     """Replace entries that leave the window by one summary at the beginning of the window.
 
     If the last summary and the leaving messages fit into `max_summary_tokens`, the messages follow
-    the summary verbatim, without a model call. Otherwise a model summarises all entries that leave,
-    in pieces if they exceed its context window. If the model refuses a piece as too long, stubs
-    replace tool results. If it refuses again, the pieces are halved.
+    the summary verbatim, without a model call. Otherwise a model summarises all entries that leave.
+    If they exceed 12,000 tokens or its context window, stubs replace tool results. If they are
+    still too long, the model reads them in pieces. If it refuses a piece, the pieces are halved.
 
     The summary has the headings "Open", "People" and "Earlier". If it is too long, the oldest
     events are dropped first, and open points last. Codes that the model's answer omits (order
@@ -185,6 +185,8 @@ class Summarize(Bounded):
         sources = [previous, *(full_text(entry.message) for entry in entries)]
         # the model's tokenizer may count more tokens than ours, so 40 % stay in reserve
         piece = min(_MAX_CHUNK, int(llm.context_window() * 0.6) - 2 * limit)
+        if sum(entry.tokens for entry in entries) > piece:
+            entries = shorter()  # tool results of megabytes would take hundreds of calls
         while True:
             try:
                 summary = self._roll(llm, previous, entries, count, limit, max(piece, _MIN_CHUNK))

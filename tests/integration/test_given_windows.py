@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory, NullMemory, StaticMemory, Summarize, VectorMemory
-from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.core.token_counter import TokenCounter
 from agent_memory.testing import FakeLLM
 from tests.histories import call, result
@@ -83,20 +82,6 @@ def test_a_given_window_is_whole_whatever_left_the_session() -> None:
         for at in range(60):
             memory.update("s", [user(f"Question {at}?"), assistant("An answer.")])
         assert memory.get("s", window=given).to_messages() == given
-
-
-def test_items_of_a_provider_stay_as_they_are() -> None:
-    """Wrong: a provider's item is changed, or a reasoning item is left out."""
-    items: list[Json] = [
-        {"role": "user", "content": "What is due?"},
-        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
-        {"type": "function_call", "call_id": "c1", "name": "due", "arguments": "{}", "id": "fc_1"},
-        {"type": "function_call_output", "call_id": "c1", "output": "The rent."},
-    ]
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        given = [{"raw": item, "format": RESPONSES} for item in items]
-        assert memory.get("s", window=given, format=RESPONSES).to_messages() == items
-        assert memory.session("s").get(window=given, format=RESPONSES).to_messages() == items
 
 
 # --- `memory_role="leading"`: summary and memory are part of the first system message -------------

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -219,8 +220,8 @@ def a_long_run() -> list[dict[str, Any]]:
     for at in range(8):
         items += [
             {"type": "reasoning", "id": f"rs_{at}", "summary": [], "encrypted_content": "g" * 150},
-            {"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}",
-             "id": f"fc_{at}"},
+            {"type": "function_call", "call_id": f"c{at}", "name": "f", "id": f"fc_{at}",
+             "arguments": '{"for": "%s"}' % ("anybody " * 90)},
             {"type": "function_call_output", "call_id": f"c{at}", "output": "found " * 90},
             {"type": "reasoning", "id": f"rq_{at}", "summary": [], "encrypted_content": "g" * 150},
             {"type": "computer_call", "call_id": f"k{at}", "id": f"cu_{at}",
@@ -234,18 +235,18 @@ def a_long_run() -> list[dict[str, Any]]:
 
 
 def test_what_belongs_together_is_sent_together() -> None:
-    """Wrong: a shortened run has reasoning or an item without the other, or half of a call."""
+    """Wrong: an item is changed, or a shortened or cleared run has half of a pair or reasoning."""
     run = a_long_run()
-    thoughts = [at for at, one in enumerate(run) if one.get("type") == "reasoning"]
-    follower = {run[at]["id"]: run[at + 1] for at in thoughts}
+    follower = {one["id"]: then for one, then in pairwise(run) if one.get("type") == "reasoning"}
     given = [raw(item) for item in run]
-    lengths = set()
-    with AgentMemory(store="memory://", blocks=[]) as memory:
-        for budget in range(200, 6_000, 200):
-            context = memory.get("s", window=given, format=RESPONSES, max_tokens=budget)
+    lengths = set[int | None]()
+    for budget, window in product(range(200, 6_000, 200), (given, None)):
+        with AgentMemory(store="memory://", blocks=[], max_tokens=budget) as memory:
+            memory.update("s", given)
+            context = memory.get("s", window=window, format=RESPONSES)
             sent = context.to_messages()
             assert context.tokens <= budget
-            lengths.add(len(sent))
+            lengths.add(None if sent == run else len(sent))
             for at, item in enumerate(sent):
                 before, after = sent[at - 1], sent[at + 1 : at + 2]
                 match item.get("type"):
@@ -262,8 +263,18 @@ def test_what_belongs_together_is_sent_together() -> None:
                         assert after[0]["approval_request_id"] == item["id"]
                     case "mcp_approval_response":
                         assert before["id"] == item["approval_request_id"]
-    assert len(run) in lengths
+    assert None in lengths
     assert len(lengths) > 5
+
+
+def test_a_shortened_result_leaves_its_call_unchanged() -> None:
+    """Wrong: a call without an id loses its signature when its result is shortened."""
+    call = {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2ln"}
+    answer = {"functionResponse": {"name": "f", "response": {"output": "word " * 900}}}
+    log = [{"role": "model", "parts": [call]}, {"role": "user", "parts": [answer]}]
+    with AgentMemory(store="memory://", blocks=[], max_tokens=500) as memory:
+        memory.update("s", [user("Go."), *log])
+        assert log[0] in memory.get("s", format="google.contents").to_messages()
 
 
 def test_notes_of_a_caller_say_nothing_of_pairs() -> None:

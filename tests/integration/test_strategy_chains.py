@@ -223,18 +223,19 @@ def test_words_beside_a_call_and_a_pinned_result_stay() -> None:
     assert "part 0\\nw0" in texts
 
 
-def test_a_pending_question_with_large_results_has_stubs() -> None:
+@pytest.mark.parametrize("form", ["openai.chat", "anthropic.messages", "google.contents"])
+def test_a_pending_question_with_large_results_has_stubs(form: str) -> None:
     """Wrong: calls of the current turn leave the window with their results."""
-    with AgentMemory("memory://", max_tokens=2000, blocks=[]) as memory:
-        memory.update("s", user("Compare the six parts."))
-        for number in range(6):
-            memory.update("s", [call(number), result(number, 900)])
-        context = memory.get("s")
-    messages = context.to_messages()
-    assert contents(messages, "user") == ["Compare the six parts."]
-    assert len(contents(messages, "tool")) == 6
-    assert context.tokens <= 2000
-    assert len(contents(messages, "tool")[-1]) > 1000
+    with AgentMemory("memory://", max_tokens=3000, blocks=[]) as memory:
+        memory.update("s", asked := user("Compare the parts."))
+        for number in range(0, 12, 2):
+            both = histories.call([f"c{number}", f"c{number + 1}"], "read_log")
+            step = [asked, both, result(number, 450), result(number + 1, 450)]
+            memory.update("s", memory.get("t", window=step, format=form).to_messages()[1:])
+        messages = memory.get("s").to_messages()
+    results = contents(messages, "tool")
+    assert contents(messages, "user") == ["Compare the parts."]
+    assert (len(results), len(results[-1]) > 800) == (12, True)
 
 
 def test_between_two_clearings_the_prefix_stays() -> None:

@@ -189,21 +189,23 @@ def test_a_warning_quotes_no_answer_about_another_session(fake: FakeLLM) -> None
         assert "4711" not in str(memory.get("b").warnings)
 
 
-def test_a_model_with_too_small_a_context_reads_stubs_of_results(fake: FakeLLM) -> None:
+@pytest.mark.parametrize("lines", [200, 2000])
+def test_a_model_with_too_small_a_context_reads_stubs(lines: int, fake: FakeLLM) -> None:
     """Wrong: messages are summarized in parts because of large tool results."""
     fake.default = GOOD
     with with_model(fake, max_tokens=2000, overflow=Summarize(max_summary_tokens=100)) as memory:
-        fake.fail(400, code="context_length_exceeded")
+        if lines == 200:
+            fake.fail(400, code="context_length_exceeded")
         for number in range(2):
             memory.update("s", [
                 user(f"What does part {number} say?"),
                 call([f"c{number}"], "read_log", '{"part": 7}'),
-                result(f"c{number}", "QX-7 done\n" * 200),
+                result(f"c{number}", "QX-7 done\n" * lines),
                 assistant(f"Part {number} says done. " * 20),
             ])  # fmt: skip
         head = memory.get("s").head
-    whole, shorter = [str(one["messages"]) for one in fake.requests]
-    assert whole.count("QX-7 done") == 200
+    *whole, shorter = [str(one["messages"]) for one in fake.requests]
+    assert [one.count("QX-7 done") for one in whole] == [200] * (lines == 200)
     assert shorter.count("QX-7 done") == 1
     assert "Old result of read_log" in shorter
     assert shorter.count("Part 0 says done.") == 20

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemory, Entry, TokenCounter, Trim
 from agent_memory.core import window
 from agent_memory.core.fitting import Fitting
-from agent_memory.core.shapes import pairs, role_of, shape_of
+from agent_memory.core.shapes import leads, pairs, role_of, shape_of
 from agent_memory.core.shortening import Shortener
 from agent_memory.core.window import (
     Cut,
@@ -95,7 +95,7 @@ def says(entry: Entry) -> bool:
 
 
 def legal_starts(entries: Sequence[Entry]) -> list[int]:
-    """Return the seqs after which a cut splits no group and loses no pending call."""
+    """Return the seqs after which a cut splits no group and loses no pending call or reasoning."""
     waiting = set(pending(entries))
     groups = [group for group in groups_of(entries)[0] if not group & waiting]
     shown = visible(entries, was_cut=False)
@@ -104,6 +104,7 @@ def legal_starts(entries: Sequence[Entry]) -> list[int]:
         entry.seq
         for entry in entries
         if entry.seq < first_pending
+        and not leads(entry.message)
         and not wrong([e for e in shown if e.seq > entry.seq])
         # a result that belongs to an older call must not stay without it
         and not wrong([e for e in shown if e.seq <= entry.seq])
