@@ -22,6 +22,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from agent_memory.cli.common import (
+    FAILED,
     ConfigOption,
     StoreOption,
     YesOption,
@@ -31,19 +32,22 @@ from agent_memory.cli.common import (
 )
 from agent_memory.core.ids import check_id
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.integrations.hooks.events import AGENTS, EVENTS, GEMINIS
 
 Settings = dict[str, Any]
 
 _OURS = re.compile(r"\bagent-memory['\"]? hook [A-Z]\w+ ")
-_SECONDS = {"SessionStart": 30, "UserPromptSubmit": 10, "Stop": 60, "PreCompact": 300}
-_CURSORS = {
-    "SessionStart": "sessionStart",
-    "UserPromptSubmit": "beforeSubmitPrompt",
-    "Stop": "stop",
-    "PreCompact": "preCompact",
-    "SessionEnd": "sessionEnd",
+_LONGEST = 64 * 1024 * 1024  # bytes of an event
+
+EVENTS = {
+    "SessionStart": "Print the context of a new session: what is known, and the last work here.",
+    "UserPromptSubmit": "Print what is relevant to a prompt from earlier sessions.",
+    "Stop": "Store the new messages.",
+    "PreCompact": "Store all messages before the agent compacts its context.",
+    "SessionEnd": "Store the new messages at a session's end.",
 }
+"""The description of each event, by its name in Claude Code."""
+
+_SECONDS = {"SessionStart": 30, "UserPromptSubmit": 10, "Stop": 60, "PreCompact": 300}
 
 
 class Place(NamedTuple):
@@ -56,13 +60,24 @@ class Place(NamedTuple):
 
 _SAME = {name: name for name in EVENTS}
 _WITHOUT_END = {name: name for name in EVENTS if name != "SessionEnd"}
-_OF_GEMINI = {name: GEMINIS[name] for name in ("SessionStart", "UserPromptSubmit", "Stop")}
+_CURSORS = {
+    "SessionStart": "sessionStart",
+    "UserPromptSubmit": "beforeSubmitPrompt",
+    "Stop": "stop",
+    "PreCompact": "preCompact",
+    "SessionEnd": "sessionEnd",
+}
+_GEMINIS = {
+    "SessionStart": "SessionStart",
+    "UserPromptSubmit": "BeforeAgent",
+    "Stop": "AfterAgent",
+}
 
 PLACES = {
     "claude-code": Place(".claude/settings.json", ".claude/settings.local.json", _SAME),
     "codex": Place(".codex/hooks.json", ".codex/hooks.json", _WITHOUT_END),
-    "gemini-cli": Place(".gemini/settings.json", ".gemini/settings.json", _OF_GEMINI),
     "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS),
+    "gemini-cli": Place(".gemini/settings.json", ".gemini/settings.json", _GEMINIS),
 }
 """The location for each agent. Codex has no `SessionEnd` here: only some releases report it."""
 
@@ -183,13 +198,6 @@ app = typer.Typer(
 _NAME = "agent-memory"
 _FILE = ".agent-memory/memory.db"
 _SQLITE = "sqlite:///"
-_EVENTS = {
-    "SessionStart": "Print the context of a new session: what is known, and the last work here.",
-    "UserPromptSubmit": "Print what is relevant to a prompt from earlier sessions.",
-    "Stop": "Store the new messages.",
-    "PreCompact": "Store all messages before the agent compacts its context.",
-    "SessionEnd": "Store the new messages at a session's end.",
-}
 
 AgentOption = Annotated[
     str, typer.Option("--agent", metavar="AGENT", help="claude-code, codex, cursor or gemini-cli.")
@@ -216,15 +224,43 @@ def _event(name: str) -> Callable[..., None]:
             bool, typer.Option("--strict", help="Exit with 1 if something fails.")
         ] = False,
     ) -> None:
-        from agent_memory.cli.hook_events import answered
-
-        raise typer.Exit(answered(name, agent, user, store, config, strict))
+        try:
+            _handle(name, agent, user, store, config)
+        except Exception as error:  # noqa: BLE001 - the agent goes on without memory
+            text = " ".join(str(error).split()) or type(error).__name__
+            print(f"agent-memory hook {name}: {text}", file=sys.stderr, flush=True)
+            # never 2, which stops the agent
+            raise typer.Exit(FAILED if strict else 0) from None
 
     return answer
 
 
-for _name, _help in _EVENTS.items():
+for _name, _help in EVENTS.items():
     app.command(_name, help=_help)(_event(_name))
+
+
+def _handle(name: str, agent: str, user: str, store: str | None, config: Path | None) -> None:
+    """Handle the event on standard input, and print the hook's output."""
+    from agent_memory.engine.memory import AgentMemory
+    from agent_memory.integrations.hooks import handle, read_event
+
+    own_name = PLACES[agent].events.get(name, name) if agent in PLACES else name
+    event = read_event(agent, name, own_name, _read_event())
+    # the agent is waiting: work that needs a model is left to other processes
+    quick = {"model": None, "overflow_mode": "inline"}
+    with AgentMemory(load_config(store, config).model_copy(update=quick)) as memory:
+        output = handle(memory, event, user)
+    if output:
+        print(output, flush=True)
+
+
+def _read_event() -> bytes:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InvalidInput("Standard input has no event. A coding agent runs this command.")
+    event = sys.stdin.buffer.read(_LONGEST + 1)
+    if len(event) > _LONGEST:
+        raise InvalidInput(f"The event has more than {_LONGEST:,} bytes.")
+    return event
 
 
 @app.command()
@@ -281,11 +317,11 @@ def _change(agent: str, project: bool, yes: bool, change: Callable[[Settings], S
 
 
 def _agents(named: list[str] | None) -> list[str]:
-    if unknown := [name for name in named or () if name not in AGENTS]:
-        raise InvalidInput(f"{unknown[0]!r} is not supported. Use one of {', '.join(AGENTS)}.")
-    agents = named or [name for name in AGENTS if folder(name).is_dir()]
+    if unknown := [name for name in named or () if name not in PLACES]:
+        raise InvalidInput(f"{unknown[0]!r} is not supported. Use one of {', '.join(PLACES)}.")
+    agents = named or [name for name in PLACES if folder(name).is_dir()]
     if not agents:
-        raise InvalidInput(f"No agent was found. Name one of {', '.join(AGENTS)}.")
+        raise InvalidInput(f"No agent was found. Name one of {', '.join(PLACES)}.")
     return agents
 
 

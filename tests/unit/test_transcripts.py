@@ -13,7 +13,7 @@ from agent_memory.core.context import render_memory
 from agent_memory.core.records import Recall
 from agent_memory.errors import ConfigError, InvalidInput
 from agent_memory.integrations import transcripts
-from agent_memory.integrations.hooks.events import AGENTS, EVENTS, GEMINIS, answer, read_event
+from agent_memory.integrations.hooks import answer, read_event
 from agent_memory.integrations.transcripts import (
     NOTICE,
     claude_code_messages,
@@ -233,7 +233,7 @@ COMMAND = ["/a venv/bin/agent-memory", "--user", "ana b", "--store", "sqlite:///
 THEIRS = {"type": "command", "command": "say done; agent-memory hooks are nice", "timeout": 5}
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", PLACES)
 def test_in_and_out_again(agent: str) -> None:
     """Wrong: installing twice adds two hooks, or uninstalling changes the user's settings."""
     own = THEIRS if agent == "cursor" else {"matcher": "x", "hooks": [THEIRS]}
@@ -285,29 +285,29 @@ def test_another_form_is_left_alone(hooks: Any) -> None:
 def test_what_is_no_event(given: bytes) -> None:
     """Wrong: an invalid event prints a traceback."""
     with pytest.raises(InvalidInput):
-        read_event("codex", "Stop", given)
+        read_event("codex", "Stop", "Stop", given)
 
 
 def test_events() -> None:
     """Wrong: a session is assigned to another agent; Cursor runs Claude Code's hooks."""
     given = {"session_id": "s", "prompt": "hi", "cwd": "/x", "user": "eve", "store": "evil"}
-    event = read_event("claude-code", "Stop", json.dumps(given).encode())
+    event = read_event("claude-code", "Stop", "Stop", json.dumps(given).encode())
     assert (event.session_id, event.prompt, event.cwd) == ("claude-code:s", "hi", "/x")
     assert "eve" not in str(event)
     given = {"conversation_id": "c", "cursor_version": "3", "workspace_roots": ["/w"]}
-    event = read_event("claude-code", "Stop", json.dumps(given).encode())
+    event = read_event("claude-code", "Stop", "Stop", json.dumps(given).encode())
     assert (event.agent, event.session_id, event.cwd) == ("cursor", "cursor:c", "/w")
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", PLACES)
 def test_answers(agent: str) -> None:
     """Wrong: a context is in a field that the agent does not read."""
-    for name in EVENTS:
-        event = read_event(agent, name, b'{"session_id": "s"}')
+    for name, own in PLACES[agent].events.items():
+        event = read_event(agent, name, own, b'{"session_id": "s"}')
         assert answer(event, "") == ""
         told = json.loads(answer(event, "caf\u00e9"))
         if agent == "gemini-cli":
-            specific = {"hookEventName": GEMINIS[name], "additionalContext": "caf\u00e9"}
+            specific = {"hookEventName": own, "additionalContext": "caf\u00e9"}
             assert told == {"hookSpecificOutput": specific}
         elif agent == "cursor":
             assert told == {"additional_context": "caf\u00e9"}
