@@ -368,7 +368,7 @@ def _command(name: str, command: TyperCommand) -> str:
 
 def pages() -> dict[str, str]:
     """The text of each page, by its file's name."""
-    from agent_memory.cli.app import app
+    from agent_memory.cli.entry import app
 
     public = Public()
     top = typer.main.get_command(app)
