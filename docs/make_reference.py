@@ -406,7 +406,7 @@ def openapi() -> str:
     """The service's OpenAPI document."""
     package = importlib.import_module(PACKAGE)
     table = importlib.import_module(f"{PACKAGE}.server.calls").OPERATIONS
-    document = importlib.import_module(f"{PACKAGE}.server.openapi").document
+    document = importlib.import_module(f"{PACKAGE}.server.operation").document
     return json.dumps(document(table, package.__version__), indent=1) + "\n"
 
 

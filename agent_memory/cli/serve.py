@@ -100,7 +100,7 @@ def serve(
     """
     if not all(map(find_spec, ("jwt", "prometheus_client", "starlette", "uvicorn"))):
         raise MissingExtra("agent-memory serve", "server")
-    from agent_memory.server.credentials import Credentials, Tokens
+    from agent_memory.server.credentials import Credentials, Limits, Tokens
 
     if jwks is None and (issuer or audience):
         raise ConfigError("--issuer and --audience are only for JWTs. Add --jwks.")
@@ -111,9 +111,7 @@ def serve(
         from agent_memory.listening.serving import serve as run
         from agent_memory.server.application import Application
         from agent_memory.server.keys import KeyRing
-        from agent_memory.server.limits import Limits
-        from agent_memory.server.logs import log_as_json
-        from agent_memory.server.metrics import Metrics
+        from agent_memory.server.monitoring import Metrics, log_as_json
 
         ring = KeyRing(memory.components.store)
         _check_credentials(ring, trusted, is_local)

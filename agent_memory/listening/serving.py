@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
 
 from agent_memory.errors import ConfigError
-from agent_memory.listening.asgi import App
+from agent_memory.listening import App
 
 logger = logging.getLogger(__name__)
 

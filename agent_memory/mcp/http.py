@@ -18,7 +18,7 @@ from agent_memory.config.sources import read_text
 from agent_memory.core.ids import check_id
 from agent_memory.core.tools import EFFECTS
 from agent_memory.errors import ConfigError
-from agent_memory.listening.asgi import (
+from agent_memory.listening import (
     REALM,
     App,
     Receive,

@@ -33,15 +33,12 @@ from agent_memory.client.calls import EXACT
 from agent_memory.core.notices import error_text
 from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
 from agent_memory.errors import AgentMemoryError, StoreUnavailable
-from agent_memory.listening.asgi import marked, shown_in
+from agent_memory.listening import marked, shown_in
 from agent_memory.server.batching import Batcher
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import Credentials, unauthenticated
-from agent_memory.server.limits import Buckets, Limits
-from agent_memory.server.logs import fields
-from agent_memory.server.metrics import MemoryFigures, Reading
-from agent_memory.server.openapi import document
-from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll
+from agent_memory.server.credentials import Buckets, Credentials, Limits, unauthenticated
+from agent_memory.server.monitoring import MemoryFigures, Reading, fields
+from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll, document
 from agent_memory.server.problems import (
     BROKEN,
     FORBIDDEN,
@@ -73,9 +70,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from agent_memory.aio import AsyncAgentMemory
-    from agent_memory.listening.asgi import App, Event, Receive, Scope, Send
+    from agent_memory.listening import App, Event, Receive, Scope, Send
     from agent_memory.server.credentials import Principal
-    from agent_memory.server.metrics import Metrics
+    from agent_memory.server.monitoring import Metrics
 
 _Remembered: TypeAlias = "tuple[str, Principal]"
 _Job: TypeAlias = "tuple[_Remembered | None, At, Form]"

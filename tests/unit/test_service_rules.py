@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemoryError, ConfigError, InvalidInput, errors
 from agent_memory.server.credentials import (
     RIGHTS,
+    Buckets,
+    Limits,
     Principal,
     Tokens,
     checked_rights,
     checked_users,
     one_user,
 )
-from agent_memory.server.limits import Buckets, Limits
-from agent_memory.server.logs import JsonLines
+from agent_memory.server.monitoring import JsonLines
 from agent_memory.server.problems import KINDS, Refused, problem_of
 
 SHORT = st.text("ab*", min_size=1, max_size=3)
