@@ -222,8 +222,7 @@ def read_lines(path: Path) -> list[tuple[str, Message]]:
         InvalidInput: A line is longer than 256 MiB or is not a message, or there are no messages.
     """
     from agent_memory.integrations.imports.conversations import Unread
-    from agent_memory.integrations.imports.files import SourceFiles
-    from agent_memory.integrations.imports.json_parts import lines
+    from agent_memory.integrations.imports.files import SourceFiles, lines
 
     messages: list[tuple[str, Message]] = []
     for file in SourceFiles(path).files("*.jsonl"):
