@@ -11,7 +11,6 @@ import typer
 from agent_memory.cli import (
     access,
     config,
-    costing,
     demo,
     doctor,
     facts,
@@ -45,7 +44,7 @@ app.command()(facts.surplus)
 app.command()(inspect.stats)
 app.command()(inspect.export)
 app.command("import")(importing.import_)
-app.command()(costing.cost)
+app.command()(importing.cost)
 app.command()(transfer.snapshot)
 app.command()(transfer.backup)
 app.command()(transfer.restore)

@@ -1,9 +1,11 @@
-"""`import`: import sessions from another program, or append one log to one session."""
+"""`import` and `cost`: bring chats of other programs into a memory, or estimate their cost."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +14,16 @@ import typer
 
 from agent_memory.cli.common import (
     FAILED,
+    ConfigOption,
+    ModelOption,
     UserOption,
     YesOption,
+    guarded,
     head_of,
+    load_config,
     note,
     open_memory,
+    out,
     progress_bar,
     resumable,
     say,
@@ -26,8 +33,11 @@ from agent_memory.errors import InvalidInput, InvalidMessage
 from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.messages import Message
+    from agent_memory.integrations.costing import Bill, Chat
     from agent_memory.integrations.imports.conversations import Imported
 
 _FEW = 5
@@ -256,3 +266,80 @@ def _message(fields: Any) -> Message:
     if notes and (metadata is None or isinstance(metadata, dict)):
         fields["metadata"] = {**notes, **(metadata or {})}
     return Message.of(fields)
+
+
+@guarded
+def cost(
+    file: Annotated[Path, typer.Argument(exists=True, help="A file, a zip, or a folder.")],
+    source: Annotated[
+        From | None,
+        typer.Option("--from", help="The source of the chats. Default: a log in JSON lines."),
+    ] = None,
+    model: ModelOption = None,
+    max_tokens: Annotated[
+        int, typer.Option(metavar="N", min=64, help="The token budget of a context.")
+    ] = 4_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Estimate a chat log's calls, tokens, cost and recalled tokens under each strategy.
+
+    No model is called, and nothing is stored. Each answer in FILE counts as one call, with the
+    prompt that `get` would return. The memory's own calls for summaries and facts are estimates,
+    marked "~". The cost needs a --model whose price litellm knows, or the setting `prices`.
+    """
+    from agent_memory.integrations.costing import STRATEGIES, costs
+
+    settings = load_config(None, config, model=model)
+    model = settings.model
+    chat = _chat(file, source)
+    with progress_bar() as progress:
+        task = progress.add_task("pricing", total=len(chat) * len(STRATEGIES))
+        bills = list(
+            costs(
+                chat,
+                model=model,
+                max_tokens=max_tokens,
+                prices=settings.prices,
+                progress=lambda count: progress.advance(task, count),
+            )
+        )
+    if not as_json:
+        _print_table(chat, bills, model, max_tokens)
+        return
+    summary = {
+        "messages": len(chat),
+        "sessions": len({session for session, _ in chat}),
+        "model": model,
+        "max_tokens": max_tokens,
+        "strategies": [{**asdict(bill), "is_estimated": bill.is_estimated} for bill in bills],
+    }
+    typer.echo(json.dumps(summary, ensure_ascii=False, indent=2))
+
+
+def _chat(file: Path, source: From | None) -> Chat:
+    from agent_memory.integrations.costing import read_chat
+
+    if source is not None:
+        return read_chat(file, source)
+    messages = (message for _, message in read_lines(file))
+    return [(str(message.metadata.get("session_id", "one")), message) for message in messages]
+
+
+def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:
+    from rich.table import Table
+
+    setup = f"{model or 'no model named'}, contexts of {max_tokens:,} tokens"
+    answers = f"{bills[0].calls:,} answers of {bills[0].completion_tokens:,} tokens in all"
+    table = Table(title=f"{len(chat):,} messages, {answers}: {setup}")
+    table.add_column("strategy", no_wrap=True)
+    for name in ("sent", "of it recalled", "calls of memory", "their tokens", "US $"):
+        table.add_column(name, justify="right")
+    for bill in bills:
+        own = "~" if bill.memory_calls else ""
+        recalled = "?" if bill.recalled_tokens is None else f"{bill.recalled_tokens:,}"
+        money = "?" if bill.cost is None else f"{own}{bill.cost:,.4f}"
+        memory = (f"{own}{bill.memory_calls:,}", f"{own}{bill.memory_tokens:,}")
+        table.add_row(bill.strategy, f"{bill.prompt_tokens:,}", recalled, *memory, money)
+    out().print(table)
+    say('"~" marks estimates. "?" marks unknown values. Discounts for cached prompts are left out.')
