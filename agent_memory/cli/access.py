@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from agent_memory.cli.common import (
     how_long,
@@ -36,10 +37,10 @@ _with_keys = partial(with_memory, silent=True)
 @with_settings
 def create(
     settings: AgentMemoryConfig,
-    label: Annotated[str, typer.Option(metavar="TEXT", help="A description.")],
+    label: Annotated[str, Option(metavar="TEXT", help="A description.")],
     users: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="LIST",
             help="The users that the key may act for: ids separated by commas; team-* for a "
             "prefix; * for everybody. With a key for one user, requests need not name the user.",
@@ -47,13 +48,13 @@ def create(
     ],
     rights: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="LIST",
             help='Some of read, write, delete, admin. "admin" is a right on the whole service.',
         ),
     ] = "read,write",
     expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long the key is valid: 30d, 12h, 15m.")
+        str | None, Option(metavar="TIME", help="How long the key is valid: 30d, 12h, 15m.")
     ] = None,
 ) -> None:
     """Create a key and print it. The key itself is not stored."""
@@ -96,7 +97,7 @@ def revoke_key(
     memory: AgentMemory,
     prefix: Annotated[
         str,
-        typer.Argument(metavar="KEY", help="The prefix that `keys list` shows, or the whole key."),
+        Argument(metavar="KEY", help="The prefix that `keys list` shows, or the whole key."),
     ],
 ) -> None:
     """Revoke a key. Every process refuses the key from the next request on."""
@@ -127,8 +128,8 @@ shares = typer.Typer(
     help="List the namespaces that agents share; grant and revoke access.", no_args_is_help=True
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The namespace's name.")]
-AgentArgument = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id.")]
+NameArgument = Annotated[str, Argument(metavar="NAME", help="The namespace's name.")]
+AgentArgument = Annotated[str, Argument(metavar="AGENT", help="The agent's id.")]
 
 _PAGE = 500
 
@@ -159,7 +160,7 @@ def grant(
     memory: AgentMemory,
     name: NameArgument,
     agent: AgentArgument,
-    access: Annotated[Literal["read", "write"], typer.Argument(help='"write" includes "read".')],
+    access: Annotated[Literal["read", "write"], Argument(help='"write" includes "read".')],
 ) -> None:
     """Grant an agent read or write access, from its next call on."""
     memory.share(name).grant(agent, access)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 import typer
+from typer import Argument, Option
 
 from agent_memory.core.limits import without_password as without_password
 from agent_memory.errors import (
@@ -105,7 +106,7 @@ _INTERRUPTED = 130
 
 StoreOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--store",
         metavar="URL",
         help="The store's URL, such as sqlite:///memory.db. Default: AGENT_MEMORY_STORE, then the "
@@ -114,22 +115,22 @@ StoreOption = Annotated[
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--config",
         metavar="FILE",
         help="Settings as TOML, YAML or JSON. AGENT_MEMORY_* variables override them. FILE#NAME "
         "selects one store of a deployment.",
     ),
 ]
-UserOption = Annotated[str | None, typer.Option("--user", metavar="ID", help="The user.")]
+UserOption = Annotated[str | None, Option("--user", metavar="ID", help="The user.")]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="A litellm model, such as openai/gpt-4o-mini."),
+    Option("--model", metavar="NAME", help="A litellm model, such as openai/gpt-4o-mini."),
 ]
-SessionArgument = Annotated[str, typer.Argument(help="The session's id.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+SessionArgument = Annotated[str, Argument(help="The session's id.")]
+YesOption = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 BudgetOption = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", help="The token budget of a context.")
+    int | None, Option("--max-tokens", metavar="N", help="The token budget of a context.")
 ]
 
 

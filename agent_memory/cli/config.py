@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument
 
 from agent_memory.cli.common import (
     BAD_SETTINGS,
@@ -38,7 +39,7 @@ _WORDS = {"by", "folder", "roles", "store"}
 
 
 @guarded
-def check(file: Annotated[Path, typer.Argument(help="Settings as TOML, YAML or JSON.")]) -> None:
+def check(file: Annotated[Path, Argument(help="Settings as TOML, YAML or JSON.")]) -> None:
     """Describe on one screen what a configuration file does, or list its errors.
 
     Opens no store and uses no network. `agent-memory doctor --config FILE` checks the stores.

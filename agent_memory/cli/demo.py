@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from agent_memory.cli import view
 from agent_memory.cli.common import (
@@ -51,17 +52,12 @@ _PATIENCE = 30.0
 @guarded
 def demo(
     file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Play a chat log."),
+        Path | None, Option(metavar="FILE", exists=True, dir_okay=False, help="Play a chat log.")
     ] = None,
-    strategy: Annotated[
-        Kind | None, typer.Option(help="The strategy; all three by default.")
-    ] = None,
+    strategy: Annotated[Kind | None, Option(help="The strategy; all three by default.")] = None,
     model: ModelOption = None,
     max_tokens: BudgetOption = None,
-    ask: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The question at the end.")
-    ] = None,
+    ask: Annotated[str | None, Option(metavar="TEXT", help="The question at the end.")] = None,
     config: ConfigOption = None,
 ) -> None:
     """Show how a conversation overflows its budget, and what the memory still knows afterwards.

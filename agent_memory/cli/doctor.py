@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from agent_memory.cli import common
 from agent_memory.cli.common import (
@@ -85,12 +86,9 @@ Check = tuple[str, str]
 @common.guarded
 def doctor(
     model: ModelOption = None,
-    call: Annotated[
-        bool, typer.Option("--call", help="Call the model, and a remote embedder.")
-    ] = False,
+    call: Annotated[bool, Option("--call", help="Call the model, and a remote embedder.")] = False,
     mend: Annotated[
-        bool,
-        typer.Option("--repair", help="Show how to repair damaged records, ask, and repair them."),
+        bool, Option("--repair", help="Show how to repair damaged records, ask, and repair them.")
     ] = False,
     yes: YesOption = False,
     store: StoreOption = None,

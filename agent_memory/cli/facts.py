@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from agent_memory.cli.common import (
     UserOption,
@@ -34,18 +35,18 @@ if TYPE_CHECKING:
     from agent_memory.ltm_blocks.extractive.history.fact import Fact
 
 SessionOption = Annotated[
-    str | None, typer.Option("--session", metavar="ID", help="Only from this session.")
+    str | None, Option("--session", metavar="ID", help="Only from this session.")
 ]
 AsOfOption = Annotated[
-    datetime | None, typer.Option("--as-of", help="Facts valid at this time (UTC). Default: now.")
+    datetime | None, Option("--as-of", help="Facts valid at this time (UTC). Default: now.")
 ]
 KnownAtOption = Annotated[
-    datetime | None, typer.Option("--known-at", help="Only from messages up to this time (UTC).")
+    datetime | None, Option("--known-at", help="Only from messages up to this time (UTC).")
 ]
 ForgetOption = Annotated[
-    bool, typer.Option("--forget", help="Ask, then permanently forget what is shown.")
+    bool, Option("--forget", help="Ask, then permanently forget what is shown.")
 ]
-WhyOption = Annotated[str, typer.Option("--why", help="The reason, for the audit.")]
+WhyOption = Annotated[str, Option("--why", help="The reason, for the audit.")]
 
 _SOURCE = re.compile(r"(.+):(\d+)-(\d+)")
 
@@ -67,7 +68,7 @@ def facts(
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     stale: Annotated[
-        bool, typer.Option("--stale", help="Only facts not worth recalling, with the reason.")
+        bool, Option("--stale", help="Only facts not worth recalling, with the reason.")
     ] = False,
 ) -> None:
     """List a user's facts, each with its time and the quote it comes from."""
@@ -116,12 +117,12 @@ def audit(memory: AgentMemory, user: UserOption = None, session: SessionOption =
 def forget(
     memory: AgentMemory,
     fact: Annotated[
-        str | None, typer.Argument(help="A fact's id, or the beginning of the id; needs --user.")
+        str | None, Argument(help="A fact's id, or the beginning of the id; needs --user.")
     ] = None,
     user: UserOption = None,
     source: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="SESSION[:FIRST-LAST]",
             help="Instead: all facts from a session, or from a range of its messages.",
         ),
@@ -167,15 +168,13 @@ def surplus(
     memory: AgentMemory,
     user: UserOption = None,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Use the memory of this session's user.")
+        str | None, Option(metavar="ID", help="Use the memory of this session's user.")
     ] = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Include records older than TIME: 30d, 12h, 15m."),
+        str | None, Option(metavar="TIME", help="Include records older than TIME: 30d, 12h, 15m.")
     ] = None,
     messages: Annotated[
-        bool,
-        typer.Option("--messages", help="Include messages; --forget removes them from the log."),
+        bool, Option("--messages", help="Include messages; --forget removes them from the log.")
     ] = False,
     forget: ForgetOption = False,
     why: WhyOption = "",

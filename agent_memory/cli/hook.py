@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer import Argument, Option
 
 from agent_memory.cli.common import (
     FAILED,
@@ -200,29 +201,25 @@ _FILE = ".agent-memory/memory.db"
 _SQLITE = "sqlite:///"
 
 AgentOption = Annotated[
-    str, typer.Option("--agent", metavar="AGENT", help="claude-code, codex, cursor or gemini-cli.")
+    str, Option("--agent", metavar="AGENT", help="claude-code, codex, cursor or gemini-cli.")
 ]
 AgentsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="[AGENT]...",
         help="claude-code, codex, cursor, gemini-cli. Default: all agents on this machine.",
     ),
 ]
-ProjectOption = Annotated[
-    bool, typer.Option("--project", help="Only in the settings of this folder.")
-]
+ProjectOption = Annotated[bool, Option("--project", help="Only in the settings of this folder.")]
 
 
 def _event(name: str) -> Callable[..., None]:
     def answer(
-        user: Annotated[str, typer.Option(metavar="ID", help="The user.")],
+        user: Annotated[str, Option(metavar="ID", help="The user.")],
         agent: AgentOption = "claude-code",
         store: StoreOption = None,
         config: ConfigOption = None,
-        strict: Annotated[
-            bool, typer.Option("--strict", help="Exit with 1 if something fails.")
-        ] = False,
+        strict: Annotated[bool, Option("--strict", help="Exit with 1 if something fails.")] = False,
     ) -> None:
         try:
             _handle(name, agent, user, store, config)
@@ -269,7 +266,7 @@ def install(
     agents: AgentsArgument = None,
     user: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="ID",
             help="The user. Default: your login name; with --project, login name and folder.",
         ),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from agent_memory.cli.common import (
     FAILED,
@@ -47,24 +48,20 @@ _LONGEST = 2**28  # maximum bytes of a line in a log
 @with_settings
 def import_(
     settings: AgentMemoryConfig,
-    file: Annotated[Path, typer.Argument(exists=True, help="A file, a zip, or a folder.")],
+    file: Annotated[Path, Argument(exists=True, help="A file, a zip, or a folder.")],
     session: Annotated[
-        str | None, typer.Argument(help="The session to append a chat log in JSON lines to.")
+        str | None, Argument(help="The session to append a chat log in JSON lines to.")
     ] = None,
-    source: Annotated[From | None, typer.Option("--from", help="The source of the chats.")] = None,
+    source: Annotated[From | None, Option("--from", help="The source of the chats.")] = None,
     user: UserOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be imported.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be imported.")] = False,
     yes: YesOption = False,
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="Also import sessions that were deleted here.")
+        bool, Option("--deleted", help="Also import sessions that were deleted here.")
     ] = False,
     assign: Annotated[
         bool,
-        typer.Option(
-            "--assign", help="Assign sessions that were imported without a user to --user."
-        ),
+        Option("--assign", help="Assign sessions that were imported without a user to --user."),
     ] = False,
 ) -> None:
     """Import chats: an export or database of another program, or a log in JSON lines.
@@ -270,16 +267,15 @@ def _message(fields: Any) -> Message:
 
 @guarded
 def cost(
-    file: Annotated[Path, typer.Argument(exists=True, help="A file, a zip, or a folder.")],
+    file: Annotated[Path, Argument(exists=True, help="A file, a zip, or a folder.")],
     source: Annotated[
-        From | None,
-        typer.Option("--from", help="The source of the chats. Default: a log in JSON lines."),
+        From | None, Option("--from", help="The source of the chats. Default: a log in JSON lines.")
     ] = None,
     model: ModelOption = None,
     max_tokens: Annotated[
-        int, typer.Option(metavar="N", min=64, help="The token budget of a context.")
+        int, Option(metavar="N", min=64, help="The token budget of a context.")
     ] = 4_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
     config: ConfigOption = None,
 ) -> None:
     """Estimate a chat log's calls, tokens, cost and recalled tokens under each strategy.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from agent_memory.cli.common import (
     SessionArgument,
@@ -39,12 +40,10 @@ _PAGE = 500
 @with_memory
 def sessions(
     memory: AgentMemory,
-    user: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only this user's sessions.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number.")] = 100,
+    user: Annotated[str | None, Option(metavar="ID", help="Only this user's sessions.")] = None,
+    limit: Annotated[int, Option(min=1, help="The maximum number.")] = 100,
     after: Annotated[
-        str | None, typer.Option(metavar="SESSION", help="Start after this session.")
+        str | None, Option(metavar="SESSION", help="Start after this session.")
     ] = None,
 ) -> None:
     """List sessions: user, messages, window, and the number of messages pending for each block."""
@@ -67,9 +66,7 @@ def sessions(
 def show(
     memory: AgentMemory,
     session: SessionArgument,
-    whole: Annotated[
-        bool, typer.Option("--all", help="The whole log, not only the window.")
-    ] = False,
+    whole: Annotated[bool, Option("--all", help="The whole log, not only the window.")] = False,
 ) -> None:
     """Show a session: its system message, its summary and the messages of its window."""
     console = out()
@@ -90,36 +87,33 @@ def show(
 @with_memory
 def search(
     memory: AgentMemory,
-    query: Annotated[str, typer.Argument(help="The query text.")],
+    query: Annotated[str, Argument(help="The query text.")],
     user: UserOption = None,
     session: SessionOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number.")] = 10,
+    limit: Annotated[int, Option(min=1, help="The maximum number.")] = 10,
     block: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only from this block; may be repeated."),
+        list[str] | None, Option(metavar="NAME", help="Only from this block; may be repeated.")
     ] = None,
     role: Annotated[
-        list[str] | None, typer.Option(help="Only from messages of this role; may be repeated.")
+        list[str] | None, Option(help="Only from messages of this role; may be repeated.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="Only from messages since this time (UTC).")
+        datetime | None, Option(help="Only from messages since this time (UTC).")
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(help="Only from messages before this time (UTC).")
+        datetime | None, Option(help="Only from messages before this time (UTC).")
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Only from messages with this metadata; may be repeated."
-        ),
+        Option(metavar="KEY=VALUE", help="Only from messages with this metadata; may be repeated."),
     ] = None,
-    least: Annotated[float | None, typer.Option(help="The lowest score.")] = None,
+    least: Annotated[float | None, Option(help="The lowest score.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the ranking signals of each score.")
+        bool, Option("--explain", help="Show the ranking signals of each score.")
     ] = False,
     forget: ForgetOption = False,
     messages: Annotated[
-        bool, typer.Option("--messages", help="With --forget: also remove messages from the log.")
+        bool, Option("--messages", help="With --forget: also remove messages from the log.")
     ] = False,
     why: WhyOption = "",
     yes: YesOption = False,
@@ -143,10 +137,10 @@ def search(
 @with_memory
 def explain(
     memory: AgentMemory,
-    question: Annotated[str, typer.Argument(help="The question.")],
+    question: Annotated[str, Argument(help="The question.")],
     user: UserOption = None,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="The session. Default: a new one.")
+        str | None, Option(metavar="ID", help="The session. Default: a new one.")
     ] = None,
 ) -> None:
     """Show what would be recalled for a question, what is left out, and why."""
@@ -159,7 +153,7 @@ def export(
     session: SessionArgument,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="The file to write. Default: stdout."),
+        Option("-o", "--output", metavar="FILE", help="The file to write. Default: stdout."),
     ] = None,
 ) -> None:
     """Write a session's messages as JSON lines, for `import`.
@@ -258,12 +252,8 @@ _NOTHING_LOGGED = (
 def why(
     memory: AgentMemory,
     session: SessionArgument,
-    turn: Annotated[
-        int | None, typer.Option(min=1, help="The turn that begins with message N.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print only the prompts, as JSON.")
-    ] = False,
+    turn: Annotated[int | None, Option(min=1, help="The turn that begins with message N.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print only the prompts, as JSON.")] = False,
 ) -> None:
     """List a session's prompts, or show one prompt in full, with what would be recalled now."""
     head_of(memory, session)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
 from agent_memory.cli.common import (
     ConfigOption,
@@ -53,9 +54,7 @@ _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read
 
 _NO_MCP = f"MCP is not served. To serve it: {install_command('mcp')}"
 
-PortOption = Annotated[
-    int, typer.Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")
-]
+PortOption = Annotated[int, Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")]
 
 
 def _checked_rate(value: float) -> float:
@@ -67,25 +66,23 @@ def _checked_rate(value: float) -> float:
 @with_settings
 def serve(
     settings: AgentMemoryConfig,
-    host: Annotated[
-        str, typer.Option(metavar="NAME", help="The address to listen on.")
-    ] = "127.0.0.1",
+    host: Annotated[str, Option(metavar="NAME", help="The address to listen on.")] = "127.0.0.1",
     port: PortOption = 8766,
     jwks: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Accept JWTs: the URL of their issuer's public keys."),
+        Option(metavar="URL", help="Accept JWTs: the URL of their issuer's public keys."),
     ] = None,
-    issuer: Annotated[str, typer.Option(metavar="NAME", help="The required `iss` of JWTs.")] = "",
-    audience: Annotated[str, typer.Option(metavar="NAME", help="The required `aud` of JWTs.")] = "",
+    issuer: Annotated[str, Option(metavar="NAME", help="The required `iss` of JWTs.")] = "",
+    audience: Annotated[str, Option(metavar="NAME", help="The required `aud` of JWTs.")] = "",
     user_claim: Annotated[
-        str, typer.Option(metavar="NAME", help="The claim of JWTs with the user.")
+        str, Option(metavar="NAME", help="The claim of JWTs with the user.")
     ] = "sub",
     jwt_rights: Annotated[
-        str, typer.Option(metavar="LIST", help="The rights of users with JWTs.")
+        str, Option(metavar="LIST", help="The rights of users with JWTs.")
     ] = "read,write,delete",
     rate: Annotated[
         float,
-        typer.Option(
+        Option(
             metavar="N",
             callback=_checked_rate,
             help="Requests per second for each credential, up to a million; 0: no limit.",
@@ -202,15 +199,15 @@ _TOKEN = "AGENT_MEMORY_MCP_TOKEN"
 def mcp(
     user: UserOption = None,
     http: Annotated[
-        bool, typer.Option("--http", help="Serve HTTP at /mcp instead of stdin and stdout.")
+        bool, Option("--http", help="Serve HTTP at /mcp instead of stdin and stdout.")
     ] = False,
     host: Annotated[
-        str, typer.Option(metavar="NAME", help="The address that clients connect to.")
+        str, Option(metavar="NAME", help="The address that clients connect to.")
     ] = "127.0.0.1",
     port: PortOption = 8765,
     tokens: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="A TOML or JSON file of users and their tokens. Without this file, --user names "
             f"the user, and the token is the value of {_TOKEN}, or a new token.",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
+from typer import Argument, Option
 
 from agent_memory.cli.common import (
     SessionArgument,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 @with_settings
 def backup(
-    settings: AgentMemoryConfig, file: Annotated[Path, typer.Argument(help="The file to write.")]
+    settings: AgentMemoryConfig, file: Annotated[Path, Argument(help="The file to write.")]
 ) -> None:
     """Back up all users and namespaces of a SQLite database to a file, for `restore`.
 
@@ -67,7 +68,7 @@ _PIPE = Path("-")
 def snapshot(
     memory: AgentMemory,
     session: SessionArgument,
-    to: Annotated[Path, typer.Option(metavar="FILE", help="The file to write; - is stdout.")],
+    to: Annotated[Path, Option(metavar="FILE", help="The file to write; - is stdout.")],
 ) -> None:
     """Write a session to a file, for `restore`: its log, its head and its records in blocks.
 
@@ -94,9 +95,9 @@ def snapshot(
 @with_settings
 def restore(
     settings: AgentMemoryConfig,
-    file: Annotated[Path, typer.Argument(help="A file of `snapshot` or `backup`; - is stdin.")],
+    file: Annotated[Path, Argument(help="A file of `snapshot` or `backup`; - is stdin.")],
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="Restore a session even if it was deleted.")
+        bool, Option("--deleted", help="Restore a session even if it was deleted.")
     ] = False,
     yes: YesOption = False,
 ) -> None:
@@ -159,13 +160,13 @@ def _piped(stream: TextIO) -> Iterator[TextIO]:
 
 @guarded
 def migrate(
-    from_url: Annotated[str, typer.Argument(help="The source store. It is only read.")],
+    from_url: Annotated[str, Argument(help="The source store. It is only read.")],
     to_url: Annotated[
-        str, typer.Argument(help="The target store: empty, or the target of an interrupted run.")
+        str, Argument(help="The target store: empty, or the target of an interrupted run.")
     ],
     namespace: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME",
             envvar="AGENT_MEMORY_NAMESPACE",
             help="The namespace to copy. It has the same name in both stores.",

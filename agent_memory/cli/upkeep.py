@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from typer import Argument, Option
 
 from agent_memory.cli.common import (
     FAILED,
@@ -49,9 +50,7 @@ if TYPE_CHECKING:
 @with_memory
 def flush(
     memory: AgentMemory,
-    session: Annotated[
-        str | None, typer.Argument(help="Only this session; all by default.")
-    ] = None,
+    session: Annotated[str | None, Argument(help="Only this session; all by default.")] = None,
 ) -> None:
     """Make blocks absorb all pending messages. Any scheduler may run this command."""
     if session is not None:
@@ -71,7 +70,7 @@ def flush(
 @with_memory
 def retry(
     memory: AgentMemory,
-    block: Annotated[str | None, typer.Argument(help="Only this block; all by default.")] = None,
+    block: Annotated[str | None, Argument(help="Only this block; all by default.")] = None,
 ) -> None:
     """Make blocks absorb their dead letters: messages that failed too often (see `doctor`)."""
     from agent_memory import operations
@@ -87,7 +86,7 @@ def retry(
 
 @with_settings
 def replay(
-    settings: AgentMemoryConfig, block: Annotated[str, typer.Argument(help="The block's name.")]
+    settings: AgentMemoryConfig, block: Annotated[str, Argument(help="The block's name.")]
 ) -> None:
     """Rebuild a block from the logs, after a change of its settings or its embedding model.
 
@@ -123,7 +122,7 @@ def replay(
 def prune(
     memory: AgentMemory,
     session: SessionArgument,
-    to: Annotated[int, typer.Option(metavar="TOKENS", help="The size of the window.", min=1)],
+    to: Annotated[int, Option(metavar="TOKENS", help="The size of the window.", min=1)],
     yes: YesOption = False,
 ) -> None:
     """Shrink a session's window to a number of tokens, by the memory's strategy. The log stays."""
@@ -148,9 +147,7 @@ def delete(
     memory: AgentMemory,
     session: SessionArgument,
     yes: YesOption = False,
-    receipt: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file for the receipt.")
-    ] = None,
+    receipt: Annotated[Path | None, Option(metavar="FILE", help="A file for the receipt.")] = None,
 ) -> None:
     """Delete a session: its log, its window, and all records derived from it."""
     try:
@@ -170,7 +167,7 @@ def delete(
 
 @with_memory
 def verify(
-    memory: AgentMemory, receipt: Annotated[Path, typer.Argument(help="The file with the receipt.")]
+    memory: AgentMemory, receipt: Annotated[Path, Argument(help="The file with the receipt.")]
 ) -> None:
     """Verify a receipt of a deletion or a checkpoint against the store as it is now.
 
@@ -189,11 +186,11 @@ def verify(
 def worker(
     settings: AgentMemoryConfig,
     once: Annotated[
-        bool, typer.Option("--once", help="Absorb what is due and exit, with 1 if anything failed.")
+        bool, Option("--once", help="Absorb what is due and exit, with 1 if anything failed.")
     ] = False,
     threads: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--background-threads",
             metavar="N",
             min=1,

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_memory.core.idempotency import digest_of
 from agent_memory.core.ids import check_id
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head
+from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AccessDenied, Conflict, InvalidInput
 from agent_memory.integrations.imports import reader
 from agent_memory.integrations.imports.conversations import (
@@ -35,9 +36,6 @@ from agent_memory.integrations.imports.conversations import (
 )
 from agent_memory.integrations.imports.files import SourceFiles
 from agent_memory.integrations.transcripts import mapping
-
-if TYPE_CHECKING:
-    from agent_memory.engine.memory import AgentMemory
 
 __all__ = ["Imported", "import_chats", "preview", "size_of"]
 

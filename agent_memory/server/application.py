@@ -17,7 +17,7 @@ from inspect import isawaitable
 from math import inf
 from random import getrandbits
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote, unquote_to_bytes
 
 import anyio
@@ -28,16 +28,22 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
 
 from agent_memory import __version__
-from agent_memory.aio import MODEL_THREADS, THREADS
+from agent_memory.aio import MODEL_THREADS, THREADS, AsyncAgentMemory
 from agent_memory.client.calls import EXACT
 from agent_memory.core.notices import error_text
 from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
 from agent_memory.errors import AgentMemoryError, StoreUnavailable
-from agent_memory.listening import marked, shown_in
+from agent_memory.listening import App, Event, Receive, Scope, Send, marked, shown_in
 from agent_memory.server.batching import Batcher
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import Buckets, Credentials, Limits, unauthenticated
-from agent_memory.server.monitoring import MemoryFigures, Reading, fields
+from agent_memory.server.credentials import (
+    Buckets,
+    Credentials,
+    Limits,
+    Principal,
+    unauthenticated,
+)
+from agent_memory.server.monitoring import MemoryFigures, Metrics, Reading, fields
 from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll, document
 from agent_memory.server.problems import (
     BROKEN,
@@ -69,15 +75,10 @@ from agent_memory.server.wire import (
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-    from agent_memory.aio import AsyncAgentMemory
-    from agent_memory.listening import App, Event, Receive, Scope, Send
-    from agent_memory.server.credentials import Principal
-    from agent_memory.server.monitoring import Metrics
+_Remembered = tuple[str, Principal]
+_Job = tuple[_Remembered | None, At, Form]
 
-_Remembered: TypeAlias = "tuple[str, Principal]"
-_Job: TypeAlias = "tuple[_Remembered | None, At, Form]"
-
-Authenticate = Callable[[Request], "Principal | Awaitable[Principal]"]
+Authenticate = Callable[[Request], Principal | Awaitable[Principal]]
 """Returns the principal of a request, or raises an `HTTPException` or `Refused`."""
 
 T = TypeVar("T")

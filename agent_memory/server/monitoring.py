@@ -17,17 +17,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
+from agent_memory.aio import AsyncAgentMemory
 from agent_memory.core.threads import repeated
 from agent_memory.core.tracing import ids
-from agent_memory.engine.stats import SharedMetrics
+from agent_memory.engine.assembly import Components
+from agent_memory.engine.stats import Counted, SharedMetrics, Stats
 from agent_memory.errors import AgentMemoryError, MissingExtra, StoreError
-
-if TYPE_CHECKING:
-    from agent_memory.aio import AsyncAgentMemory
-    from agent_memory.engine.assembly import Components
-    from agent_memory.engine.stats import Counted, Stats
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, getdoc, signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -14,14 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from agent_memory.client.calls import EXACT, PARAMETER, Method, Right, Whose
 from agent_memory.core.ids import MAX_ID
 from agent_memory.core.tools import untitled
+from agent_memory.engine.memory import AgentMemory
+from agent_memory.engine.user import User
 from agent_memory.server.credentials import Principal
 from agent_memory.server.problems import INVALID, KINDS, MEDIA_TYPE, Refused, not_found
 from agent_memory.server.shapes import REFERENCE, Shape, parts_of
-
-if TYPE_CHECKING:
-    from agent_memory.engine.memory import AgentMemory
-    from agent_memory.engine.user import User
-
 
 Streamed = Literal["", "application/x-ndjson", "text/event-stream"]
 PREFIX = "/v1"
