@@ -214,7 +214,8 @@ SPOKEN = ("user", "assistant")
 
 _UNSAID = ("isMeta", "isCompactSummary", "isApiErrorMessage")
 _REMINDER = ("<system-reminder>", "</system-reminder>")
-_COMMAND = re.compile(r"<((?:command|local-command|bash)-\w+)>")
+_COMMANDS = re.compile(r"(?s:(?><((?:command|local-command|bash)-\w+)>.*?</\1>\s*))++")
+"""A text that consists only of elements in which Claude Code reports commands."""
 
 
 class Spoken(NamedTuple):
@@ -284,21 +285,7 @@ def _user_content(content: Any) -> Any:
 def _typed(text: str) -> str:
     rest = parted(text, *_REMINDER)[0]
     rest = text if rest == text else rest.strip()
-    return "" if not rest.strip() or _is_command(rest.strip()) else rest
-
-
-def _is_command(text: str) -> bool:
-    """Return whether a text consists only of elements in which Claude Code reports commands."""
-    at = 0
-    while match := _COMMAND.match(text, at):
-        ends = f"</{match[1]}>"
-        end = text.find(ends, match.end())
-        if end < 0:
-            return False
-        at = end + len(ends)
-        while text[at : at + 1].isspace():
-            at += 1
-    return 0 < at == len(text)
+    return "" if not rest.strip() or _COMMANDS.fullmatch(rest.strip()) else rest
 
 
 ITEM = "response_item"
