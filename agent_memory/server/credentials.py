@@ -23,14 +23,7 @@ from agent_memory.core.ids import check_id
 from agent_memory.core.limits import quoted
 from agent_memory.errors import ConfigError, InvalidId, InvalidInput
 from agent_memory.listening import REALM
-from agent_memory.server.problems import (
-    FORBIDDEN,
-    INVALID,
-    UNAUTHENTICATED,
-    UNAVAILABLE,
-    Refused,
-    other_user,
-)
+from agent_memory.server.problems import Kind, Refused, other_user
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -73,7 +66,7 @@ class Principal:
             own = one_user(self.users)
             if own is not None:
                 return own
-            raise Refused(INVALID, "This credential is for several users. Add ?user_id=.")
+            raise Refused(Kind.INVALID, "This credential is for several users. Add ?user_id=.")
         if not any(_is_of(named, pattern) for pattern in self.users):
             raise other_user()
         check_id("user_id", named)
@@ -83,7 +76,7 @@ class Principal:
         if right not in self.rights:
             has = ", ".join(name for name in RIGHTS if name in self.rights)
             raise Refused(
-                FORBIDDEN, f'This call needs the right "{right}". The credential has: {has}.'
+                Kind.FORBIDDEN, f'This call needs the right "{right}". The credential has: {has}.'
             )
 
 
@@ -207,7 +200,7 @@ class Tokens:
             finally:
                 self._fetching.release()
         if not self._keys:
-            raise Refused(UNAVAILABLE)
+            raise Refused(Kind.UNAVAILABLE)
         return self._keys.get(kid)
 
 
@@ -269,7 +262,7 @@ class Credentials:
 
 def unauthenticated() -> Refused:
     """Return the error for a missing or invalid credential."""
-    return Refused(UNAUTHENTICATED, headers={"WWW-Authenticate": REALM})
+    return Refused(Kind.UNAUTHENTICATED, headers={"WWW-Authenticate": REALM})
 
 
 @dataclass(frozen=True, slots=True)

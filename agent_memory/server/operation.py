@@ -17,7 +17,7 @@ from agent_memory.core.tools import untitled
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.user import User
 from agent_memory.server.credentials import Principal
-from agent_memory.server.problems import INVALID, KINDS, MEDIA_TYPE, Refused, not_found
+from agent_memory.server.problems import MEDIA_TYPE, Kind, Refused, not_found
 from agent_memory.server.shapes import REFERENCE, Shape, parts_of
 
 Streamed = Literal["", "application/x-ndjson", "text/event-stream"]
@@ -190,13 +190,15 @@ def page_of(
         places = (place for place, item in enumerate(items, 1) if name(item) == after)
         begin = next(places, 0)
         if not begin:
-            raise Refused(INVALID, "`after` names an item that is gone. Start at the first page.")
+            raise Refused(
+                Kind.INVALID, "`after` names an item that is gone. Start at the first page."
+            )
     return cut(items[begin : begin + limit + 1], limit, name)
 
 
 def place_of(after: str) -> int:
     if not (after.isascii() and after.isdigit() and len(after) <= 18):
-        raise Refused(INVALID, "`after` is not the `next` of a page. Start at the first page.")
+        raise Refused(Kind.INVALID, "`after` is not the `next` of a page. Start at the first page.")
     return int(after)
 
 
@@ -307,7 +309,7 @@ def _problem() -> dict[str, Any]:
         "description": "Problem details (RFC 9457). Programs should test `type`.",
         "required": ["type", "title", "status", "detail"],
         "properties": {
-            "type": {"type": "string", "enum": sorted(kind.type for kind in KINDS)},
+            "type": {"type": "string", "enum": sorted(kind.type for kind in Kind)},
             "title": text,
             "status": {"type": "integer"},
             "detail": {"type": "string", "description": "What to do."},
