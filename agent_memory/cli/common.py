@@ -1,12 +1,10 @@
-"""Helpers of all commands: options, settings, output, opening a memory, and errors as one line."""
+"""Helpers of all commands: options, settings, opening a memory, and errors as one line."""
 
 from __future__ import annotations
 
 import errno
 import functools
 import inspect
-import logging
-import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 import typer
 from typer import Argument, Option
 
+from agent_memory.cli import terminal
 from agent_memory.core.limits import without_password as without_password
 from agent_memory.errors import (
     AgentMemoryError,
@@ -28,9 +27,6 @@ from agent_memory.errors import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
-
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.records import Absorbed, Head
     from agent_memory.engine.memory import AgentMemory
@@ -134,34 +130,6 @@ BudgetOption = Annotated[
 ]
 
 
-def out(stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    console = Console(stderr=stderr, highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 300  # lines of a pipe or a file: ids are not broken
-    return console
-
-
-def progress_bar(*columns: ProgressColumn) -> Progress:
-    """Return a progress bar on stderr. The bar vanishes at its end."""
-    from rich.progress import Progress
-
-    return Progress(*columns, console=out(stderr=True), transient=True)
-
-
-def say(text: str, style: str = "", *, stderr: bool = False) -> None:
-    """Print a line of a result to stdout. Only a terminal wraps the line."""
-    from rich.text import Text
-
-    out(stderr).print(Text(plain(text), style=style), soft_wrap=True)
-
-
-def note(text: str, style: str = "yellow") -> None:
-    """Print a line to stderr: a warning, an error, or what was done."""
-    say(text, style, stderr=True)
-
-
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
     """Decorate a command: expected errors become one red line on stderr and an exit code."""
 
@@ -226,7 +194,10 @@ def with_memory(
 
     @functools.wraps(command)
     def run(settings: AgentMemoryConfig, **arguments: Any) -> None:
-        with quiet() if silent else nullcontext(), open_memory(settings, create=create) as memory:
+        with (
+            terminal.quiet() if silent else nullcontext(),
+            open_memory(settings, create=create) as memory,
+        ):
             command(memory, **arguments)
 
     return with_settings(run, beside)
@@ -238,7 +209,7 @@ def resumable(stopped: Callable[[], str] = lambda: "Stopped") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        note(f"{stopped()}. Run the same command to continue.")
+        terminal.note(f"{stopped()}. Run the same command to continue.")
         raise typer.Exit(_INTERRUPTED) from None
 
 
@@ -255,27 +226,8 @@ def on_signals(handler: Callable[[int, object], object]) -> Iterator[None]:
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
-    note(f"error: {text}", "red")
+    terminal.note(f"error: {text}", "red")
     raise typer.Exit(code)
-
-
-def show_warnings() -> None:
-    """Print the library's warnings as yellow lines on stderr."""
-    logger = logging.getLogger("agent_memory")
-    if not any(isinstance(handler, _Lines) for handler in logger.handlers):
-        logger.addHandler(_Lines(logging.WARNING))
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the library's warnings, for commands that report the same problems themselves."""
-    logger = logging.getLogger("agent_memory")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def load_config(
@@ -359,19 +311,8 @@ def how_long(option: str, value: str | None) -> timedelta | None:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def plain(text: str) -> str:
-    """Return a text with control characters replaced, because they could change the terminal."""
-    return "".join(c if c in "\n\t" or c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
-
-
 def by_words(embedding: str | None) -> bool:
     """Return whether searches use words only, because there is no embedder."""
     from agent_memory.models.embedders.local import is_installed
 
     return embedding is None and not is_installed()
-
-
-class _Lines(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name != "agent_memory.engine.assembly":  # only `doctor` reports missing parts
-            note(f"warning: {record.getMessage()}")

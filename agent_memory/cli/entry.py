@@ -11,6 +11,7 @@ from typer import Option
 
 from agent_memory.cli import (
     access,
+    common,
     config,
     demo,
     doctor,
@@ -19,10 +20,10 @@ from agent_memory.cli import (
     importing,
     inspect,
     serve,
+    terminal,
     transfer,
     upkeep,
 )
-from agent_memory.cli.common import FAILED, show_warnings
 
 app = typer.Typer(
     name="agent-memory",
@@ -80,7 +81,7 @@ def _main(
         bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    show_warnings()
+    terminal.show_warnings()
 
 
 _WRITING = (["install"], ["uninstall"])
@@ -96,5 +97,5 @@ def main() -> None:
     except SystemExit as left:
         if left.code and arguments[:1] == ["hook"] and arguments[1:2] not in _WRITING:
             # exit code 2 would stop the agent, and a wrong option must not do that
-            sys.exit(FAILED if "--strict" in arguments else 0)
+            sys.exit(common.FAILED if "--strict" in arguments else 0)
         raise

@@ -22,15 +22,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer import Argument, Option
 
-from agent_memory.cli.common import (
-    FAILED,
-    ConfigOption,
-    StoreOption,
-    YesOption,
-    guarded,
-    load_config,
-    without_password,
-)
+from agent_memory.cli import common
 from agent_memory.core.ids import check_id
 from agent_memory.errors import ConfigError, InvalidInput
 
@@ -217,8 +209,8 @@ def _event(name: str) -> Callable[..., None]:
     def answer(
         user: Annotated[str, Option(metavar="ID", help="The user.")],
         agent: AgentOption = "claude-code",
-        store: StoreOption = None,
-        config: ConfigOption = None,
+        store: common.StoreOption = None,
+        config: common.ConfigOption = None,
         strict: Annotated[bool, Option("--strict", help="Exit with 1 if something fails.")] = False,
     ) -> None:
         try:
@@ -227,7 +219,7 @@ def _event(name: str) -> Callable[..., None]:
             text = " ".join(str(error).split()) or type(error).__name__
             print(f"agent-memory hook {name}: {text}", file=sys.stderr, flush=True)
             # never 2, which stops the agent
-            raise typer.Exit(FAILED if strict else 0) from None
+            raise typer.Exit(common.FAILED if strict else 0) from None
 
     return answer
 
@@ -245,7 +237,7 @@ def _handle(name: str, agent: str, user: str, store: str | None, config: Path | 
     event = read_event(agent, name, own_name, _read_event())
     # the agent is waiting: work that needs a model is left to other processes
     quick = {"model": None, "overflow_mode": "inline"}
-    with AgentMemory(load_config(store, config).model_copy(update=quick)) as memory:
+    with AgentMemory(common.load_config(store, config).model_copy(update=quick)) as memory:
         output = handle(memory, event, user)
     if output:
         print(output, flush=True)
@@ -261,7 +253,7 @@ def _read_event() -> bytes:
 
 
 @app.command()
-@guarded
+@common.guarded
 def install(
     agents: AgentsArgument = None,
     user: Annotated[
@@ -272,9 +264,9 @@ def install(
         ),
     ] = None,
     project: ProjectOption = False,
-    yes: YesOption = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
+    yes: common.YesOption = False,
+    store: common.StoreOption = None,
+    config: common.ConfigOption = None,
 ) -> None:
     """Show the change, ask, and add the hooks to agents' settings. Other settings stay.
 
@@ -286,9 +278,9 @@ def install(
 
 
 @app.command()
-@guarded
+@common.guarded
 def uninstall(
-    agents: AgentsArgument = None, project: ProjectOption = False, yes: YesOption = False
+    agents: AgentsArgument = None, project: ProjectOption = False, yes: common.YesOption = False
 ) -> None:
     """Remove the hooks from agents' settings. Other settings and the memory stay."""
     for agent in _agents(agents):
@@ -347,12 +339,12 @@ def _where(store: str | None, config: Path | None) -> list[str]:
     options = []
     if config is not None:
         options = ["--config", str(config.absolute())]
-        load_config(store, config)
+        common.load_config(store, config)
         if store is None:
             return options
     url = store or os.environ.get("AGENT_MEMORY_STORE") or f"sqlite:///{home() / _FILE}"
-    url = str(load_config(url, None).store)
-    if without_password(url) != url:
+    url = str(common.load_config(url, None).store)
+    if common.without_password(url) != url:
         raise ConfigError(
             "The store's URL has a password, which should not stand in an agent's settings. Write "
             "the URL to a file of settings, and pass this file with --config."

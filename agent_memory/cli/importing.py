@@ -13,23 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from agent_memory.cli.common import (
-    FAILED,
-    ConfigOption,
-    ModelOption,
-    UserOption,
-    YesOption,
-    guarded,
-    head_of,
-    load_config,
-    note,
-    open_memory,
-    out,
-    progress_bar,
-    resumable,
-    say,
-    with_settings,
-)
+from agent_memory.cli import common, terminal
 from agent_memory.errors import InvalidInput, InvalidMessage
 from agent_memory.integrations.imports import From
 
@@ -45,7 +29,7 @@ _FEW = 5
 _LONGEST = 2**28  # maximum bytes of a line in a log
 
 
-@with_settings
+@common.with_settings
 def import_(
     settings: AgentMemoryConfig,
     file: Annotated[Path, Argument(exists=True, help="A file, a zip, or a folder.")],
@@ -53,9 +37,9 @@ def import_(
         str | None, Argument(help="The session to append a chat log in JSON lines to.")
     ] = None,
     source: Annotated[From | None, Option("--from", help="The source of the chats.")] = None,
-    user: UserOption = None,
+    user: common.UserOption = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be imported.")] = False,
-    yes: YesOption = False,
+    yes: common.YesOption = False,
     deleted: Annotated[
         bool, Option("--deleted", help="Also import sessions that were deleted here.")
     ] = False,
@@ -104,7 +88,7 @@ def _bring(
         if not report.messages and not report.notes:
             raise InvalidInput(f"{file} has no readable chats of {source}.")
         if user is None:
-            note("No --user: a session without a user is not recalled in other sessions.")
+            terminal.note("No --user: a session without a user is not recalled in other sessions.")
         if dry_run:
             _list(report, len(report.unread))
             return
@@ -113,15 +97,15 @@ def _bring(
     # background threads would call models during the import
     settings = settings.model_copy(update={"overflow_mode": "inline"})
     with (
-        resumable(),
-        open_memory(settings, create=True) as memory,
+        common.resumable(),
+        common.open_memory(settings, create=True) as memory,
         _read(file, "importing") as progress,
     ):
         done = import_chats(memory, file, source, user_id=user, progress=progress, **how)
     _tell(done, user)
     _list(done, len(done.unread))
     if done.failed:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(common.FAILED)
 
 
 def _show(report: Imported) -> None:
@@ -131,42 +115,44 @@ def _show(report: Imported) -> None:
     text = ", ".join(parts)
     if report.first is not None and report.last is not None:
         text += f", from {report.first:%Y-%m-%d} to {report.last:%Y-%m-%d}"
-    say(f"{text}.")
+    terminal.say(f"{text}.")
     for kind, count in report.left_out.most_common():
-        say(f"Left out: {count:,} {kind}.")
+        terminal.say(f"Left out: {count:,} {kind}.")
 
 
 def _tell(done: Imported, user: str | None) -> None:
     text = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
     text += f"; {done.new_notes:,} notes." if done.notes else "."
-    say(text)
+    terminal.say(text)
     if not done.messages and not done.notes and not done.failed:
-        say("There is nothing to import.")
+        terminal.say("There is nothing to import.")
     elif not done.new_messages and not done.new_notes and not done.failed and not done.deleted:
-        say("Everything was imported before.")
+        terminal.say("Everything was imported before.")
     if done.assigned:
-        say(f"{done.assigned:,} sessions belong to {user} now.")
+        terminal.say(f"{done.assigned:,} sessions belong to {user} now.")
     if done.deleted:
         text = "sessions were deleted here and not imported: --deleted imports them."
-        note(f"{done.deleted:,} {text}")
+        terminal.note(f"{done.deleted:,} {text}")
     for owner, count in done.elsewhere.most_common():
         if owner is None:
             text = f"were imported without a user. --assign assigns them to {user}."
         else:
             text = f"belong to {owner}. To move them, delete them and import again with --deleted."
-        note(f"{count:,} sessions {text}")
+        terminal.note(f"{count:,} sessions {text}")
     if done.new_messages or done.assigned:
-        say("The messages can be recalled now. To extract facts from them: agent-memory flush")
+        terminal.say(
+            "The messages can be recalled now. To extract facts from them: agent-memory flush"
+        )
 
 
 def _list(report: Imported, most: int) -> None:
     if not report.failed:
         return
-    note(f"{report.failed:,} could not be read or stored:", "red")
+    terminal.note(f"{report.failed:,} could not be read or stored:", "red")
     for item in report.unread[:most]:
-        note(str(item), "")
+        terminal.note(str(item), "")
     if report.failed > most:
-        note(f"... and {report.failed - most:,} more.", "")
+        terminal.note(f"... and {report.failed - most:,} more.", "")
 
 
 @contextmanager
@@ -176,7 +162,7 @@ def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
     from agent_memory.integrations.importing import size_of
 
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    with progress_bar(*columns) as progress:
+    with terminal.progress_bar(*columns) as progress:
         task = progress.add_task(what, total=size_of(file))
         yield lambda count: progress.advance(task, count)
 
@@ -195,10 +181,10 @@ def _append(
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)
     if dry_run:
-        say(f"{len(lines)} messages for {session}.")
+        terminal.say(f"{len(lines)} messages for {session}.")
         return
     digest = sha256()
-    with open_memory(settings, create=True) as memory, progress_bar() as progress:
+    with common.open_memory(settings, create=True) as memory, terminal.progress_bar() as progress:
         before = memory.update(session, []).end
         for done, (where, message) in enumerate(progress.track(lines, description="importing")):
             digest.update(digest_of([message]).encode())
@@ -208,14 +194,14 @@ def _append(
             except InvalidInput as error:
                 text = f"{where}: {error} The {done} earlier messages were imported."
                 raise InvalidInput(text) from None
-        head = head_of(memory, session)
+        head = common.head_of(memory, session)
     new = head.end - before
     text = f"{new} messages imported as #{before + 1} to #{head.end} of {session}."
     if new < len(lines):
         text = f"{len(lines) - new} of {len(lines)} messages were imported before. " + (
             text if new else "Nothing is new."
         )
-    say(text)
+    terminal.say(text)
 
 
 def read_lines(path: Path) -> list[tuple[str, Message]]:
@@ -265,18 +251,18 @@ def _message(fields: Any) -> Message:
     return Message.of(fields)
 
 
-@guarded
+@common.guarded
 def cost(
     file: Annotated[Path, Argument(exists=True, help="A file, a zip, or a folder.")],
     source: Annotated[
         From | None, Option("--from", help="The source of the chats. Default: a log in JSON lines.")
     ] = None,
-    model: ModelOption = None,
+    model: common.ModelOption = None,
     max_tokens: Annotated[
         int, Option(metavar="N", min=64, help="The token budget of a context.")
     ] = 4_000,
     as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
-    config: ConfigOption = None,
+    config: common.ConfigOption = None,
 ) -> None:
     """Estimate a chat log's calls, tokens, cost and recalled tokens under each strategy.
 
@@ -286,10 +272,10 @@ def cost(
     """
     from agent_memory.integrations.costing import STRATEGIES, costs
 
-    settings = load_config(None, config, model=model)
+    settings = common.load_config(None, config, model=model)
     model = settings.model
     chat = _chat(file, source)
-    with progress_bar() as progress:
+    with terminal.progress_bar() as progress:
         task = progress.add_task("pricing", total=len(chat) * len(STRATEGIES))
         bills = list(
             costs(
@@ -337,5 +323,7 @@ def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_token
         money = "?" if bill.cost is None else f"{own}{bill.cost:,.4f}"
         memory = (f"{own}{bill.memory_calls:,}", f"{own}{bill.memory_tokens:,}")
         table.add_row(bill.strategy, f"{bill.prompt_tokens:,}", recalled, *memory, money)
-    out().print(table)
-    say('"~" marks estimates. "?" marks unknown values. Discounts for cached prompts are left out.')
+    terminal.out().print(table)
+    terminal.say(
+        '"~" marks estimates. "?" marks unknown values. Discounts for cached prompts are left out.'
+    )

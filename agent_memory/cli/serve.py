@@ -19,18 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
-    UserOption,
-    guarded,
-    load_config,
-    note,
-    on_signals,
-    open_memory,
-    with_settings,
-    without_password,
-)
+from agent_memory.cli import common, terminal
 from agent_memory.core.ids import check_id
 from agent_memory.core.processes import share_arenas
 from agent_memory.core.threads import Handover
@@ -63,7 +52,7 @@ def _checked_rate(value: float) -> float:
     return value
 
 
-@with_settings
+@common.with_settings
 def serve(
     settings: AgentMemoryConfig,
     host: Annotated[str, Option(metavar="NAME", help="The address to listen on.")] = "127.0.0.1",
@@ -121,7 +110,7 @@ def serve(
 
             mcp = behind(awaited)
         app = Application(awaited, credentials, Metrics(), limits, mcp=mcp)
-        place = without_password(str(settings.store))
+        place = common.without_password(str(settings.store))
         text = f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.\n"
         text += _NO_MCP if mcp is None else f"MCP is at {address}/mcp."
         log_as_json()
@@ -141,9 +130,9 @@ def listening(
 
     share_arenas()
     with (
-        on_signals(lambda number, frame: sys.exit(0)),
+        common.on_signals(lambda number, frame: sys.exit(0)),
         listen(host, port) as listener,
-        open_memory(settings(), create=True) as memory,
+        common.open_memory(settings(), create=True) as memory,
     ):
         memory.warm_up()  # connections wait in the socket's queue meanwhile
         address, port = listener.getsockname()[:2]
@@ -187,7 +176,9 @@ def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) ->
             f"{_FIRST_KEY}. Or accept JWTs: --jwks, --issuer, --audience."
         )
     if not can_come_in:
-        note(f"There is no key yet: all requests are refused. Create one: {_FIRST_KEY}", "")
+        terminal.note(
+            f"There is no key yet: all requests are refused. Create one: {_FIRST_KEY}", ""
+        )
     if not is_local:
         typer.echo(f"{UNENCRYPTED}.", err=True)
 
@@ -195,9 +186,9 @@ def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) ->
 _TOKEN = "AGENT_MEMORY_MCP_TOKEN"
 
 
-@guarded
+@common.guarded
 def mcp(
-    user: UserOption = None,
+    user: common.UserOption = None,
     http: Annotated[
         bool, Option("--http", help="Serve HTTP at /mcp instead of stdin and stdout.")
     ] = False,
@@ -213,8 +204,8 @@ def mcp(
             f"the user, and the token is the value of {_TOKEN}, or a new token.",
         ),
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
+    store: common.StoreOption = None,
+    config: common.ConfigOption = None,
 ) -> None:
     """Serve a user's memory to MCP clients, which can search, add and forget.
 
@@ -225,7 +216,7 @@ def mcp(
     def settings() -> AgentMemoryConfig:
         from agent_memory.ltm_blocks.files.block import FileMemory
 
-        return load_config(store, config, beside=[FileMemory()])
+        return common.load_config(store, config, beside=[FileMemory()])
 
     if http:
         _serve_http(_tokens(user, tokens), host, port, settings)
@@ -243,7 +234,7 @@ def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
     if sys.stdin.isatty():
         typer.echo("An MCP client starts and uses this command. Ctrl-C stops it.", err=True)
     streams = wire()  # before imports that might print
-    with open_memory(settings(), create=True) as memory:
+    with common.open_memory(settings(), create=True) as memory:
         Handover("warm-up", partial(memory.warm_up, user))  # in parallel to the client's handshake
         run(build(memory, lambda request: user), *streams)
 

@@ -20,16 +20,7 @@ from agent_memory.core.ids import check_id
 from agent_memory.core.tools import EFFECTS
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
-from agent_memory.listening import (
-    REALM,
-    App,
-    Receive,
-    Scope,
-    Send,
-    caller_of,
-    marked,
-    shown_in,
-)
+from agent_memory.listening import REALM, App, Receive, Scope, Send, caller_of, marked, shown_in
 from agent_memory.mcp.server import RequestContext, build
 
 PATH = "/mcp"

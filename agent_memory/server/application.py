@@ -37,13 +37,7 @@ from agent_memory.listening import App, Event, Receive, Scope, Send, marked, sho
 from agent_memory.server import wire
 from agent_memory.server.batching import Batcher
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import (
-    Buckets,
-    Credentials,
-    Limits,
-    Principal,
-    unauthenticated,
-)
+from agent_memory.server.credentials import Buckets, Credentials, Limits, Principal, unauthenticated
 from agent_memory.server.monitoring import MemoryFigures, Metrics, Reading, fields
 from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll, document
 from agent_memory.server.problems import Kind, Refused, problem_of
