@@ -209,10 +209,7 @@ def read_lines(path: Path) -> list[tuple[str, Message]]:
 
     A line is an object in the form of an OpenAI chat message. The object's `created_at`,
     `create_time` or `timestamp` is the message's time. Its `id` and `session_id` go into the
-    message's metadata.
-
-    Raises:
-        InvalidInput: A line is longer than 256 MiB or is not a message, or there are no messages.
+    message's metadata. A line that is not a message, or is longer than 256 MiB, is refused.
     """
     from agent_memory.integrations.imports.conversations import Unread
     from agent_memory.integrations.imports.files import SourceFiles, lines

@@ -51,11 +51,7 @@ class Event(NamedTuple):
 
 
 def read_event(agent: str, name: str, own_name: str, content: bytes) -> Event:
-    """Parse an event. Cursor also runs Claude Code's hooks; the agent is then "cursor".
-
-    Raises:
-        InvalidInput: The event is not a JSON object, or has no valid session id.
-    """
+    """Parse an event. Cursor also runs Claude Code's hooks; the agent is then "cursor"."""
     try:
         fields = json.loads(content)
     except (ValueError, RecursionError):

@@ -44,8 +44,7 @@ class Batcher(Generic[J]):
     async def run(self, job: J) -> Any:
         """Run a call, in a batch with other calls if possible, and return its result.
 
-        Raises:
-            TimeoutError: The call took too long. A call that has started still runs to its end.
+        After a `TimeoutError`, a call that has started still runs to its end.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()

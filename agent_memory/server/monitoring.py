@@ -155,11 +155,7 @@ class Reading:
 
 
 class Metrics:
-    """Counts requests, and writes them and the memory's metrics in Prometheus' text format.
-
-    Raises:
-        MissingExtra: The extra `server` is not installed.
-    """
+    """Counts requests, and writes them and the memory's metrics in Prometheus' text format."""
 
     def __init__(self) -> None:
         try:

@@ -61,10 +61,8 @@ class SourceFiles:
     def files(self, *patterns: str) -> Iterator[OpenFile | Unread]:
         """Yield the files whose names match a pattern. A file is open until the next is yielded.
 
-        If the source is a single file, its name need not match.
-
-        Raises:
-            InvalidInput: No file matches, or the zip is damaged.
+        If the source is a single file, its name need not match. If no file matches or the zip is
+        damaged, raise `InvalidInput`.
         """
         count = 0
         for file in self._all(patterns):
@@ -132,21 +130,14 @@ class SourceFiles:
 
 
 class _Counting:
-    """A file that reports the bytes read, and ends where it is damaged.
-
-    Args:
-        share: The number to report for each byte read; below 1 for a compressed file.
-
-    Attributes:
-        is_damaged: Whether reading ended early because of damage.
-    """
+    """A file that reports the bytes read, and ends where it is damaged."""
 
     def __init__(self, file: BinaryIO, read: Read | None, share: float) -> None:
         self._file = file
         self._told = read
-        self._share = share
+        self._share = share  # the number to report for each byte; below 1 for a compressed file
         self._read_so_far = self._counted_so_far = 0
-        self.is_damaged = False
+        self.is_damaged = False  # whether reading ended early because of damage
 
     def read(self, size: int = -1) -> bytes:
         return self._counted(lambda: self._file.read(size))
