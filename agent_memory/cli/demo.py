@@ -39,7 +39,6 @@ _PATIENCE = 30.0
 _ALL = 1_000_000
 
 
-@common.guarded
 def demo(
     file: Annotated[
         Path | None, Option(metavar="FILE", exists=True, dir_okay=False, help="Play a chat log.")

@@ -70,7 +70,6 @@ Check = tuple[str, str]
 """A mark and a finding. ✓: it works. ✗: it fails. A dash: any other finding."""
 
 
-@common.guarded
 def doctor(
     model: common.ModelOption = None,
     call: Annotated[bool, Option("--call", help="Call the model, and a remote embedder.")] = False,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Option
+from typer.core import TyperGroup
 
 from agent_memory.cli import (
     access,
@@ -24,8 +26,28 @@ from agent_memory.cli import (
     transfer,
     upkeep,
 )
+from agent_memory.errors import AgentMemoryError, InvalidSetting
+
+
+class _Commands(TyperGroup):
+    """The commands. An expected error becomes one red line on stderr, and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except AgentMemoryError as error:
+            code = common.BAD_SETTINGS if isinstance(error, InvalidSetting) else common.FAILED
+            common.fail(common.line_of(error), code)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            common.fail(f"{error.filename or 'Input or output'}: {error.strerror or error}.")
+        except UnicodeDecodeError:
+            common.fail("A file is not UTF-8 text.", common.BAD_SETTINGS)
+
 
 app = typer.Typer(
+    cls=_Commands,
     name="agent-memory",
     help="Memory for LLM agents: a token budget per session, long-term blocks per user.",
     no_args_is_help=True,

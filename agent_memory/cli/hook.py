@@ -253,7 +253,6 @@ def _read_event() -> bytes:
 
 
 @app.command()
-@common.guarded
 def install(
     agents: AgentsArgument = None,
     user: Annotated[
@@ -278,7 +277,6 @@ def install(
 
 
 @app.command()
-@common.guarded
 def uninstall(
     agents: AgentsArgument = None, project: ProjectOption = False, yes: common.YesOption = False
 ) -> None:

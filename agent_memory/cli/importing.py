@@ -248,7 +248,6 @@ def _message(fields: Any) -> Message:
     return Message.of(fields)
 
 
-@common.guarded
 def cost(
     file: Annotated[Path, Argument(exists=True, help="A file, a zip, or a folder.")],
     source: Annotated[

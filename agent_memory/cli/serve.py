@@ -186,7 +186,6 @@ def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) ->
 _TOKEN = "AGENT_MEMORY_MCP_TOKEN"
 
 
-@common.guarded
 def mcp(
     user: common.UserOption = None,
     http: Annotated[

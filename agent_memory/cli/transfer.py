@@ -143,7 +143,6 @@ def _piped(stream: TextIO) -> Iterator[TextIO]:
         file.detach()  # `detach` also flushes
 
 
-@common.guarded
 def migrate(
     from_url: Annotated[str, Argument(help="The source store. It is only read.")],
     to_url: Annotated[
