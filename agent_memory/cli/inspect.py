@@ -44,7 +44,8 @@ def sessions(
         (
             head.session_id,
             head.user_id or terminal.NOTHING,
-            *(str(number) for number in (head.end, head.window_tokens)),
+            str(head.end),
+            str(head.window_tokens),
             *(str(head.lag(name) or "") for name in blocks),
         )
         for head in page

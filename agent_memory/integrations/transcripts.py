@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,8 +28,6 @@ def moment(*values: object) -> datetime | None:
     without a zone is UTC.
     """
     for value in values:
-        if isinstance(value, float) and not math.isfinite(value):
-            continue
         if isinstance(value, datetime):
             return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         if (time := parse_time(value)) is not None:
