@@ -140,10 +140,10 @@ def _at_start(memory: AgentMemory, event: Event, user_id: str) -> str:
         hits = memory.search(question, session_id=event.session_id, user_id=user_id, limit=_QUOTES)
         return _quotes([hit for hit in hits if (entry.session_id, entry.seq) not in hit.sources])
     about_user = memory.get(event.session_id, user_id=user_id).recalls
-    return _quotes(about_user, _recent(memory, event, user_id))
+    return _quotes([*about_user, *_recent(memory, event, user_id)])
 
 
-def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
+def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[Recall]:
     """Return the last question and answer of the newest other sessions in the event's folder."""
     if not event.cwd:
         return []
@@ -155,11 +155,12 @@ def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[str]:
         for name in others[:_SESSIONS]
         for role in ("user", "assistant")
     ]
-    return [
+    texts = [
         f"[{entry.said_at:%Y-%m-%d}] {entry.message.role}: {entry.message.text()}"
         for entry in entries
         if entry is not None
     ]
+    return [Recall("recent", "", text) for text in texts]
 
 
 def _last(memory: AgentMemory, session_id: str, user_id: str, role: str) -> Entry | None:
@@ -168,17 +169,15 @@ def _last(memory: AgentMemory, session_id: str, user_id: str, role: str) -> Entr
     return next((entry for entry in texts if entry.message.text()), None)
 
 
-def _quotes(recalls: Sequence[Recall], recent: Sequence[str] = ()) -> str:
-    parts: dict[str, list[str]] = {}
+def _quotes(recalls: Sequence[Recall]) -> str:
+    quotes: list[Recall] = []
     room = _MOST
-    for name, line in [
-        *((recall.block, _cut(str(recall))) for recall in recalls),
-        *(("recent", _cut(line)) for line in recent),
-    ]:
-        room -= len(line)
+    for recall in recalls:
+        text = _cut(str(recall))
+        room -= len(text)
         if room >= 0:
-            parts.setdefault(name, []).append(line)
-    return render(parts)
+            quotes.append(Recall(recall.block, recall.id, text))
+    return render(quotes)
 
 
 def _cut(text: str) -> str:

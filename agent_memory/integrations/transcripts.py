@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from agent_memory.core.context import render_memory
 from agent_memory.core.formats import claude, responses
-from agent_memory.core.text import listed_text
+from agent_memory.core.records import Recall
 from agent_memory.core.timestamps import parse_time
 
 Json = dict[str, Any]
@@ -142,14 +143,10 @@ _OPENS, _ENDS = "<memory>", "</memory>"
 _OURS = re.compile(r"<memory>\n(?:<([^\s<>]+_memory)>\n[^<]*\n</\1>\n)+</memory>")
 
 
-def render(parts: Mapping[str, Sequence[str]]) -> str:
-    """Render quotes, by their source, as a `<memory>` element; "" if there are none."""
-    elements = []
-    for name, lines in parts.items():
-        items = [listed_text(line) for line in lines]
-        if items:
-            elements += [f"<{name}_memory>", *items, f"</{name}_memory>"]
-    return "\n".join([NOTICE, "<memory>", *elements, "</memory>"]) if elements else ""
+def render(recalls: Sequence[Recall]) -> str:
+    """Render quotes as a `<memory>` element after a notice; "" if there are none."""
+    memory = render_memory(recalls, list(dict.fromkeys(recall.block for recall in recalls)))
+    return f"{NOTICE}\n{memory}" if memory else ""
 
 
 def without_ours(text: str) -> str:
