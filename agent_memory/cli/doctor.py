@@ -9,21 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from agent_memory.cli import common
-from agent_memory.cli.common import (
-    FAILED,
-    NO_EMBEDDER,
-    ConfigOption,
-    ModelOption,
-    StoreOption,
-    YesOption,
-    note,
-    open_memory,
-    say,
-    store_files,
-)
-from agent_memory.cli.view import NOTHING, cell, grid
+from agent_memory.cli import common, terminal
 from agent_memory.errors import AgentMemoryError, Damaged, install_command
 
 if TYPE_CHECKING:
@@ -36,13 +24,13 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
     """Show how to repair each damaged record, ask, and repair. Return whether no damage is left."""
     from agent_memory import operations
 
-    with open_memory(config) as memory:
+    with common.open_memory(config) as memory:
         left = operations.damaged(memory)
         if not left:
-            say("All records can be read. There is nothing to repair.")
+            terminal.say("All records can be read. There is nothing to repair.")
         plans = {error: operations.repair(memory, error, dry_run=True) for error in left}
         for error, plan in plans.items():
-            say(f"{error.damage or error}: {plan or _why(error, memory.blocks)}")
+            terminal.say(f"{error.damage or error}: {plan or _why(error, memory.blocks)}")
         if any(plans.values()):
             if not yes:
                 typer.confirm("Do this?", abort=True)
@@ -50,9 +38,9 @@ def repair(config: AgentMemoryConfig, *, yes: bool) -> bool:
             for error in sorted(plans, key=_rank):
                 operations.repair(memory, error)
             left = operations.damaged(memory)
-            say(f"{len(plans)} records were damaged; {len(left)} still are.")
+            terminal.say(f"{len(plans)} records were damaged; {len(left)} still are.")
     for error in left:
-        note(str(error), "red")
+        terminal.note(str(error), "red")
     return not left
 
 
@@ -71,7 +59,7 @@ def _rank(error: Damaged) -> int:
     return kinds.index(error.damage.kind) if error.damage else len(kinds)
 
 
-_STYLES = {"✓": "bold green", "✗": "bold red", NOTHING: "yellow"}
+_STYLES = {"✓": "bold green", "✗": "bold red", terminal.NOTHING: "yellow"}
 _SHOWN = 10
 _CHECK_SECONDS = 30.0
 _RESTORE = "Restore a backup, or save the readable sessions with `agent-memory export`."
@@ -82,40 +70,37 @@ Check = tuple[str, str]
 """A mark and a finding. ✓: it works. ✗: it fails. A dash: any other finding."""
 
 
-@common.guarded
 def doctor(
-    model: ModelOption = None,
-    call: Annotated[
-        bool, typer.Option("--call", help="Call the model, and a remote embedder.")
-    ] = False,
+    model: common.ModelOption = None,
+    call: Annotated[bool, Option("--call", help="Call the model, and a remote embedder.")] = False,
     mend: Annotated[
-        bool,
-        typer.Option("--repair", help="Show how to repair damaged records, ask, and repair them."),
+        bool, Option("--repair", help="Show how to repair damaged records, ask, and repair them.")
     ] = False,
-    yes: YesOption = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
+    yes: common.YesOption = False,
+    store: common.StoreOption = None,
+    config: common.ConfigOption = None,
 ) -> None:
     """Check the store, the absorption of messages, the embedder and the model. Say what to do.
 
     Reads a copy of an SQLite file. Only --repair changes anything.
     """
-    files = store_files(config)
+    files = common.store_files(config)
     settings = {name: common.load_config(store, files[name], model=model) for name in files}
     if mend:
         sound = [repair(store_config, yes=yes) for store_config in settings.values()]
         if not all(sound):
-            raise typer.Exit(FAILED)
+            raise typer.Exit(common.FAILED)
         return
     checks = [(name, *check) for name in files for check in _all(settings[name], call)]
     checks.append(("", "mcp", _mcp()))
     several = len(files) > 1
-    table = grid("", *["store"] * several, "part", "found", header=False)
+    listed = terminal.table(("", *["store"] * several, "part", "found"), header=False)
     for name, what, (mark, finding) in checks:
-        table.add_row(cell(mark, _STYLES[mark]), *[cell(name)] * several, what, cell(finding))
-    common.out().print(table)
+        texts = map(terminal.cell, (*[name] * several, what, finding))
+        listed.add_row(terminal.cell(mark, _STYLES[mark]), *texts)
+    terminal.out().print(listed)
     if any(mark == "✗" for _, _, (mark, _) in checks):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(common.FAILED)
 
 
 def _all(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
@@ -184,18 +169,18 @@ def _records(url: str, copy: str, store: Store) -> Check:
     if problems or (looked.is_whole and wrong is not None):
         return _verdict(problems, "All records can be read.")
     text = f"Stopped after {_CHECK_SECONDS:g} s: {looked.sessions} sessions are undamaged"
-    return NOTHING, f"{text}. `agent-memory doctor --repair` checks all sessions."
+    return terminal.NOTHING, f"{text}. `agent-memory doctor --repair` checks all sessions."
 
 
 def _opened(url: str, store: Store, schema: str) -> Check:
     shown = common.without_password(url)
     if common.missing_file(url):
-        return NOTHING, f"{shown} does not exist yet; the first message creates it."
+        return terminal.NOTHING, f"{shown} does not exist yet; the first message creates it."
     store.unlock("doctor", "doctor")  # changes nothing, but a read-only PostgreSQL refuses it
-    counts, note = store.counts(), getattr(store, "durability_note", None)
+    counts, durability = store.counts(), getattr(store, "durability_note", None)
     gone = ", and its data is lost when the process ends" if url.startswith("memory:") else ""
     held = f"{counts.sessions} sessions, {counts.entries} messages"
-    return "✓", f"{shown} opens{gone}{schema}: {held}.{f' {note()}' if note else ''}"
+    return "✓", f"{shown} opens{gone}{schema}: {held}.{f' {durability()}' if durability else ''}"
 
 
 def _verdict(problems: Sequence[str], fine: str) -> Check:
@@ -210,12 +195,12 @@ def _vectors(config: AgentMemoryConfig, resources: Resources, call: bool) -> Che
     blocks = [block for block in config.all_blocks if isinstance(block, VectorMemory)]
     models = [block.embedding or config.embedding for block in blocks]
     if not blocks:
-        return NOTHING, "No VectorMemory is configured."
+        return terminal.NOTHING, "No VectorMemory is configured."
     if not call and any(map(is_remote, models)):
-        return NOTHING, "The remote embedder sets the dimension. Check it with --call."
+        return terminal.NOTHING, "The remote embedder sets the dimension. Check it with --call."
     problems = [problem for block in blocks for problem in block.problems(resources)]
     if not problems and all(map(common.by_words, models)):
-        return NOTHING, "There is no embedder: VectorMemory searches by words only."
+        return terminal.NOTHING, "There is no embedder: VectorMemory searches by words only."
     stores = {common.without_password(block.store or "the session store") for block in blocks}
     text = f"Vectors in {', '.join(sorted(stores))} have the embedder's dimension."
     return _verdict(problems, text)
@@ -238,7 +223,9 @@ def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
     more = [f"{len(dead)} dead letters: fix the cause, then run `agent-memory retry`."] * bool(dead)
     lines = [*dead[:_SHOWN], *fails, *config.lacking_models.values(), *more]
     lines += unfinished_replays(SystemRecords(store))
-    mark = "✗" if dead or fails else NOTHING if lines or not store.counts().sessions else "✓"
+    mark = (
+        "✗" if dead or fails else terminal.NOTHING if lines or not store.counts().sessions else "✓"
+    )
     return mark, "\n".join(lines) or "No failures, no dead letters, no unfinished replay."
 
 
@@ -257,14 +244,14 @@ def _shares(config: AgentMemoryConfig, store: Store) -> Check:
     agents = len({agent for granted in shares for agent in granted})
     counted = f"Shared namespaces: {len(shares)}; agents with access: {agents}."
     lines = [counted if shares else "There are no shared namespaces.", *vain[:_SHOWN]]
-    return NOTHING if vain or not shares else "✓", "\n".join(lines)
+    return terminal.NOTHING if vain or not shares else "✓", "\n".join(lines)
 
 
 def _embedder(config: AgentMemoryConfig, call: bool) -> Check:
     from agent_memory.models.embedders import is_remote, open_embedder
 
     if common.by_words(config.embedding):
-        return NOTHING, NO_EMBEDDER
+        return terminal.NOTHING, common.NO_EMBEDDER
     if is_remote(config.embedding) and not call:
         return _key(str(config.embedding), config)
     base, key, seconds = config.api_base, config.api_key, config.model_timeout
@@ -278,7 +265,10 @@ def _model(config: AgentMemoryConfig, call: bool) -> Check:
 
     if config.model is None:
         text = "No model is configured: summaries are quotes, and no facts are extracted. "
-        return NOTHING, f"{text}Set AGENT_MEMORY_MODEL or `model`, such as openai/gpt-4o-mini."
+        return (
+            terminal.NOTHING,
+            f"{text}Set AGENT_MEMORY_MODEL or `model`, such as openai/gpt-4o-mini.",
+        )
     if not call:
         return _key(config.model, config)
     base, key, seconds = config.api_base, config.api_key, config.model_timeout
@@ -303,7 +293,10 @@ def _key(model: str, config: AgentMemoryConfig) -> Check:
     if config.api_base is None and environment["missing_keys"]:
         missing = ", ".join(environment["missing_keys"])
         return "✗", f"{model} needs {missing} in the environment, or api_key."
-    return NOTHING, f"{model} is configured; whether it needs a key is not known. {_UNCALLED}"
+    return (
+        terminal.NOTHING,
+        f"{model} is configured; whether it needs a key is not known. {_UNCALLED}",
+    )
 
 
 def _mcp() -> Check:
@@ -311,4 +304,4 @@ def _mcp() -> Check:
     if version.startswith("2."):
         return "✓", f"mcp {version} is installed: `agent-memory mcp --user ID` can start."
     text = f"{version or 'Not'} installed; `agent-memory mcp` needs version 2: "
-    return "✗" if version else NOTHING, f"{text}{install_command('mcp')}"
+    return "✗" if version else terminal.NOTHING, f"{text}{install_command('mcp')}"

@@ -8,46 +8,39 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from agent_memory.cli.common import (
-    UserOption,
-    YesOption,
-    how_long,
-    moment_of,
-    out,
-    owner_of,
-    say,
-    with_memory,
-)
-from agent_memory.cli.view import NOTHING, cell, grid, sources
+from agent_memory.cli import common, terminal
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
+    from rich.text import Text
 
     from agent_memory.core.records import Recall, Surplus
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.base import Block
-    from agent_memory.ltm_blocks.extractive.history.fact import Fact
+    from agent_memory.ltm_blocks.extractive.history.fact import Fact, Stale
+    from agent_memory.ltm_blocks.extractive.history.history import Change
 
 SessionOption = Annotated[
-    str | None, typer.Option("--session", metavar="ID", help="Only from this session.")
+    str | None, Option("--session", metavar="ID", help="Only from this session.")
 ]
 AsOfOption = Annotated[
-    datetime | None, typer.Option("--as-of", help="Facts valid at this time (UTC). Default: now.")
+    datetime | None, Option("--as-of", help="Facts valid at this time (UTC). Default: now.")
 ]
 KnownAtOption = Annotated[
-    datetime | None, typer.Option("--known-at", help="Only from messages up to this time (UTC).")
+    datetime | None, Option("--known-at", help="Only from messages up to this time (UTC).")
 ]
 ForgetOption = Annotated[
-    bool, typer.Option("--forget", help="Ask, then permanently forget what is shown.")
+    bool, Option("--forget", help="Ask, then permanently forget what is shown.")
 ]
-WhyOption = Annotated[str, typer.Option("--why", help="The reason, for the audit.")]
+WhyOption = Annotated[str, Option("--why", help="The reason, for the audit.")]
 
 _SOURCE = re.compile(r"(.+):(\d+)-(\d+)")
+_SHORT = 8  # characters of an id
 
 
 def _facts_block() -> Sequence[Block]:
@@ -56,72 +49,74 @@ def _facts_block() -> Sequence[Block]:
     return [ExtractiveMemory()]
 
 
-_with_facts = partial(with_memory, beside=_facts_block)
+_with_facts = partial(common.with_memory, beside=_facts_block)
 
 
 @_with_facts
 def facts(
     memory: AgentMemory,
-    user: UserOption = None,
+    user: common.UserOption = None,
     session: SessionOption = None,
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     stale: Annotated[
-        bool, typer.Option("--stale", help="Only facts not worth recalling, with the reason.")
+        bool, Option("--stale", help="Only facts not worth recalling, with the reason.")
     ] = False,
 ) -> None:
     """List a user's facts, each with its time and the quote it comes from."""
+    owner = common.owner_of(memory, user, session)
     if stale:
-        old = owner_of(memory, user, session).stale()
-        shown = [item.fact for item in old]
-        why = [item.why if item.of is None else f"{item.why} of {item.of.id[:8]}" for item in old]
+        rows = ((*_row(item.fact), _reason(item)) for item in owner.stale())
+        listed = terminal.table((*_COLUMNS, "why"), rows)
     else:
-        shown = owner_of(memory, user, session).facts(
-            session_id=session, as_of=moment_of(as_of), known_at=moment_of(known_at)
+        current = owner.facts(
+            session_id=session, as_of=common.moment_of(as_of), known_at=common.moment_of(known_at)
         )
-        why = None
-    out().print(_table(shown, why) if shown else "No facts.")
+        listed = terminal.table(_COLUMNS, map(_row, current))
+    terminal.show(listed, "No facts.")
 
 
 @_with_facts
 def profile(
     memory: AgentMemory,
-    user: UserOption = None,
+    user: common.UserOption = None,
     session: SessionOption = None,
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
 ) -> None:
     """Print a user's profile as JSON."""
-    owner = owner_of(memory, user, session)
-    current = owner.profile(as_of=moment_of(as_of), known_at=moment_of(known_at))
+    owner = common.owner_of(memory, user, session)
+    current = owner.profile(as_of=common.moment_of(as_of), known_at=common.moment_of(known_at))
     typer.echo(current.model_dump_json(indent=2))
 
 
 @_with_facts
-def audit(memory: AgentMemory, user: UserOption = None, session: SessionOption = None) -> None:
+def audit(
+    memory: AgentMemory, user: common.UserOption = None, session: SessionOption = None
+) -> None:
     """List every change to a user's facts with its reason, oldest first."""
-    changes = owner_of(memory, user, session).audit()
-    table = grid("when", "what", "fact", "text", "why", "messages")
-    for change in changes:
-        last = f"-{change.last}" if change.last > change.first else ""
-        table.add_row(
-            f"{change.at:%Y-%m-%d %H:%M}", change.what, cell((change.fact or NOTHING)[:8]),
-            cell(change.text or NOTHING), cell(change.why),
-            cell(f"{change.session_id} #{change.first}{last}"),
-        )  # fmt: skip
-    out().print(table if changes else "No changes.")
+    rows = map(_change_row, common.owner_of(memory, user, session).audit())
+    columns = ("when", "what", "fact", "text", "why", "messages")
+    terminal.show(terminal.table(columns, rows), "No changes.")
+
+
+def _change_row(change: Change) -> Sequence[str]:
+    last = f"-{change.last}" if change.last > change.first else ""
+    messages = f"{change.session_id} #{change.first}{last}"
+    fact, text = (change.fact or terminal.NOTHING)[:_SHORT], change.text or terminal.NOTHING
+    return (f"{change.at:%Y-%m-%d %H:%M}", change.what, fact, text, change.why, messages)
 
 
 @_with_facts
 def forget(
     memory: AgentMemory,
     fact: Annotated[
-        str | None, typer.Argument(help="A fact's id, or the beginning of the id; needs --user.")
+        str | None, Argument(help="A fact's id, or the beginning of the id; needs --user.")
     ] = None,
-    user: UserOption = None,
+    user: common.UserOption = None,
     source: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="SESSION[:FIRST-LAST]",
             help="Instead: all facts from a session, or from a range of its messages.",
         ),
@@ -131,24 +126,22 @@ def forget(
     """Forget a fact or all facts from a session. Facts that these superseded become valid again."""
     match = _SOURCE.fullmatch(source) if source else None
     part = (match[1], int(match[2]), int(match[3])) if match else source
-    owner = owner_of(memory, user, match[1] if match else source)
+    owner = common.owner_of(memory, user, match[1] if match else source)
     if fact is not None and part is None:
         fact = _whole_id(fact, {change.fact for change in owner.audit() if change.fact})
     forgotten = owner.forget(fact, source=part, why=why)
-    out().print(_table(forgotten) if forgotten else "There is no such fact.")
+    terminal.show(terminal.table(_COLUMNS, map(_row, forgotten)), "There is no such fact.")
     if forgotten:
-        say("Forgotten. The messages are still in the log.", "dim")
+        terminal.say("Forgotten. The messages are still in the log.", "dim")
 
 
-def _table(facts: list[Fact], why: list[str] | None = None) -> Table:
-    table = grid("id", "time", "fact", "role", "quote", "messages", *(["why"] if why else []))
-    for place, fact in enumerate(facts):
-        table.add_row(
-            fact.id[:8], cell(fact.time), cell(fact.text), fact.role,
-            cell(fact.quote, "dim"), cell(", ".join(f"{of} #{seq}" for of, seq in fact.sources)),
-            *([why[place]] if why else []),
-        )  # fmt: skip
-    return table
+_COLUMNS = ("id", "time", "fact", "role", "quote", "messages")
+
+
+def _row(fact: Fact) -> Sequence[str | Text]:
+    messages = ", ".join(f"{of} #{seq}" for of, seq in fact.sources)
+    quote = terminal.cell(fact.quote, "dim")
+    return (_short(fact), fact.time, fact.text, fact.role, quote, messages)
 
 
 def _whole_id(begun: str, ids: set[str]) -> str:
@@ -159,33 +152,30 @@ def _whole_id(begun: str, ids: set[str]) -> str:
     return matches[0] if matches else begun
 
 
-_SHORT = 8  # characters of an id
-
-
-@with_memory
+@common.with_memory
 def surplus(
     memory: AgentMemory,
-    user: UserOption = None,
+    user: common.UserOption = None,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Use the memory of this session's user.")
+        str | None, Option(metavar="ID", help="Use the memory of this session's user.")
     ] = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Include records older than TIME: 30d, 12h, 15m."),
+        str | None, Option(metavar="TIME", help="Include records older than TIME: 30d, 12h, 15m.")
     ] = None,
     messages: Annotated[
-        bool,
-        typer.Option("--messages", help="Include messages; --forget removes them from the log."),
+        bool, Option("--messages", help="Include messages; --forget removes them from the log.")
     ] = False,
     forget: ForgetOption = False,
     why: WhyOption = "",
-    yes: YesOption = False,
+    yes: common.YesOption = False,
 ) -> None:
     """Report near-duplicates and old records. Changes nothing without --forget."""
-    age = how_long("--older-than", older_than)
-    owner = owner_of(memory, user, session)
+    age = common.how_long("--older-than", older_than)
+    owner = common.owner_of(memory, user, session)
     report = owner.surplus(older_than=age, messages=messages)
-    _show(report)
+    columns = ("id", "why", "block", "time", "text", "source", "what stays")
+    listed = terminal.table(columns, map(_surplus_row, report))
+    terminal.show(listed, "There are no near-duplicates and no old records.")
     if forget:
         forget_shown(owner, report, messages=messages, why=why, yes=yes)
 
@@ -203,21 +193,20 @@ def forget_shown(
     text = f"{len(forgotten)} of {len(records)} forgotten."
     if len(forgotten) < len(records) and not messages:
         text += " The other records are messages, which stay in the log without --messages."
-    say(text)
+    terminal.say(text)
 
 
-def _show(report: Sequence[Surplus]) -> None:
-    table = grid("id", "why", "block", "time", "text", "source", "what stays")
-    for item in report:
-        recall, of = item.recall, item.of
-        at = f"{recall.created_at:%Y-%m-%d %H:%M}" if recall.created_at else ""
-        table.add_row(
-            cell(_short(recall)), item.why if of is None else f"{item.why} of {_short(of)}",
-            recall.block, at, cell(recall.text), cell(sources(recall)),
-            cell(of.text if of else "", "dim"),
-        )  # fmt: skip
-    out().print(table if report else "There are no near-duplicates and no old records.")
+def _surplus_row(item: Surplus) -> Sequence[str | Text]:
+    recall, of = item.recall, item.of
+    at = f"{recall.created_at:%Y-%m-%d %H:%M}" if recall.created_at else ""
+    row = (_short(recall), _reason(item), recall.block, at, recall.text, terminal.sources(recall))
+    return (*row, terminal.cell(of.text if of else "", "dim"))
 
 
-def _short(recall: Recall) -> str:
-    return recall.id if recall.block == "log" else recall.id[:_SHORT]
+def _reason(item: Stale | Surplus) -> str:
+    return item.why if item.of is None else f"{item.why} of {_short(item.of)}"
+
+
+def _short(item: Fact | Recall) -> str:
+    """Return the first characters of an id. Ids of messages in the log are not shortened."""
+    return item.id if item.block == "log" else item.id[:_SHORT]

@@ -20,30 +20,27 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer import Argument, Option
 
-from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
-    YesOption,
-    guarded,
-    load_config,
-    without_password,
-)
+from agent_memory.cli import common
 from agent_memory.core.limits import check_id
 from agent_memory.errors import ConfigError, InvalidInput
-from agent_memory.integrations.hooks.events import AGENTS, EVENTS, GEMINIS
 
 Settings = dict[str, Any]
 
 _OURS = re.compile(r"\bagent-memory['\"]? hook [A-Z]\w+ ")
-_SECONDS = {"SessionStart": 30, "UserPromptSubmit": 10, "Stop": 60, "PreCompact": 300}
-_CURSORS = {
-    "SessionStart": "sessionStart",
-    "UserPromptSubmit": "beforeSubmitPrompt",
-    "Stop": "stop",
-    "PreCompact": "preCompact",
-    "SessionEnd": "sessionEnd",
+_LONGEST = 64 * 1024 * 1024  # bytes of an event
+
+EVENTS = {
+    "SessionStart": "Print the context of a new session: what is known, and the last work here.",
+    "UserPromptSubmit": "Print what is relevant to a prompt from earlier sessions.",
+    "Stop": "Store the new messages.",
+    "PreCompact": "Store all messages before the agent compacts its context.",
+    "SessionEnd": "Store the new messages at a session's end.",
 }
+"""The description of each event, by its name in Claude Code."""
+
+_SECONDS = {"SessionStart": 30, "UserPromptSubmit": 10, "Stop": 60, "PreCompact": 300}
 
 
 class Place(NamedTuple):
@@ -56,13 +53,24 @@ class Place(NamedTuple):
 
 _SAME = {name: name for name in EVENTS}
 _WITHOUT_END = {name: name for name in EVENTS if name != "SessionEnd"}
-_OF_GEMINI = {name: GEMINIS[name] for name in ("SessionStart", "UserPromptSubmit", "Stop")}
+_CURSORS = {
+    "SessionStart": "sessionStart",
+    "UserPromptSubmit": "beforeSubmitPrompt",
+    "Stop": "stop",
+    "PreCompact": "preCompact",
+    "SessionEnd": "sessionEnd",
+}
+_GEMINIS = {
+    "SessionStart": "SessionStart",
+    "UserPromptSubmit": "BeforeAgent",
+    "Stop": "AfterAgent",
+}
 
 PLACES = {
     "claude-code": Place(".claude/settings.json", ".claude/settings.local.json", _SAME),
     "codex": Place(".codex/hooks.json", ".codex/hooks.json", _WITHOUT_END),
-    "gemini-cli": Place(".gemini/settings.json", ".gemini/settings.json", _OF_GEMINI),
     "cursor": Place(".cursor/hooks.json", ".cursor/hooks.json", _CURSORS),
+    "gemini-cli": Place(".gemini/settings.json", ".gemini/settings.json", _GEMINIS),
 }
 """The location for each agent. Codex has no `SessionEnd` here: only some releases report it."""
 
@@ -183,65 +191,81 @@ app = typer.Typer(
 _NAME = "agent-memory"
 _FILE = ".agent-memory/memory.db"
 _SQLITE = "sqlite:///"
-_EVENTS = {
-    "SessionStart": "Print the context of a new session: what is known, and the last work here.",
-    "UserPromptSubmit": "Print what is relevant to a prompt from earlier sessions.",
-    "Stop": "Store the new messages.",
-    "PreCompact": "Store all messages before the agent compacts its context.",
-    "SessionEnd": "Store the new messages at a session's end.",
-}
 
 AgentOption = Annotated[
-    str, typer.Option("--agent", metavar="AGENT", help="claude-code, codex, cursor or gemini-cli.")
+    str, Option("--agent", metavar="AGENT", help="claude-code, codex, cursor or gemini-cli.")
 ]
 AgentsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="[AGENT]...",
         help="claude-code, codex, cursor, gemini-cli. Default: all agents on this machine.",
     ),
 ]
-ProjectOption = Annotated[
-    bool, typer.Option("--project", help="Only in the settings of this folder.")
-]
+ProjectOption = Annotated[bool, Option("--project", help="Only in the settings of this folder.")]
 
 
 def _event(name: str) -> Callable[..., None]:
     def answer(
-        user: Annotated[str, typer.Option(metavar="ID", help="The user.")],
+        user: Annotated[str, Option(metavar="ID", help="The user.")],
         agent: AgentOption = "claude-code",
-        store: StoreOption = None,
-        config: ConfigOption = None,
-        strict: Annotated[
-            bool, typer.Option("--strict", help="Exit with 1 if something fails.")
-        ] = False,
+        store: common.StoreOption = None,
+        config: common.ConfigOption = None,
+        strict: Annotated[bool, Option("--strict", help="Exit with 1 if something fails.")] = False,
     ) -> None:
-        from agent_memory.cli.hook_events import answered
-
-        raise typer.Exit(answered(name, agent, user, store, config, strict))
+        try:
+            _handle(name, agent, user, store, config)
+        except Exception as error:  # noqa: BLE001 - the agent goes on without memory
+            text = " ".join(str(error).split()) or type(error).__name__
+            print(f"agent-memory hook {name}: {text}", file=sys.stderr, flush=True)
+            # never 2, which stops the agent
+            raise typer.Exit(common.FAILED if strict else 0) from None
 
     return answer
 
 
-for _name, _help in _EVENTS.items():
+for _name, _help in EVENTS.items():
     app.command(_name, help=_help)(_event(_name))
 
 
+def _handle(name: str, agent: str, user: str, store: str | None, config: Path | None) -> None:
+    """Handle the event on standard input, and print the hook's output."""
+    from agent_memory.engine.memory import AgentMemory
+    from agent_memory.integrations.hooks import handle, read_event
+
+    own_name = PLACES[agent].events.get(name, name) if agent in PLACES else name
+    event = read_event(agent, name, own_name, _read_event())
+    # the agent is waiting: work that needs a model is left to other processes
+    quick = {"model": None, "overflow_mode": "inline"}
+    with AgentMemory(common.load_config(store, config).model_copy(update=quick)) as memory:
+        output = handle(memory, event, user)
+    if output:
+        print(output, flush=True)
+
+
+def _read_event() -> bytes:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InvalidInput("Standard input has no event. A coding agent runs this command.")
+    event = sys.stdin.buffer.read(_LONGEST + 1)
+    if len(event) > _LONGEST:
+        raise InvalidInput(f"The event has more than {_LONGEST:,} bytes.")
+    return event
+
+
 @app.command()
-@guarded
 def install(
     agents: AgentsArgument = None,
     user: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="ID",
             help="The user. Default: your login name; with --project, login name and folder.",
         ),
     ] = None,
     project: ProjectOption = False,
-    yes: YesOption = False,
-    store: StoreOption = None,
-    config: ConfigOption = None,
+    yes: common.YesOption = False,
+    store: common.StoreOption = None,
+    config: common.ConfigOption = None,
 ) -> None:
     """Show the change, ask, and add the hooks to agents' settings. Other settings stay.
 
@@ -253,9 +277,8 @@ def install(
 
 
 @app.command()
-@guarded
 def uninstall(
-    agents: AgentsArgument = None, project: ProjectOption = False, yes: YesOption = False
+    agents: AgentsArgument = None, project: ProjectOption = False, yes: common.YesOption = False
 ) -> None:
     """Remove the hooks from agents' settings. Other settings and the memory stay."""
     for agent in _agents(agents):
@@ -281,11 +304,11 @@ def _change(agent: str, project: bool, yes: bool, change: Callable[[Settings], S
 
 
 def _agents(named: list[str] | None) -> list[str]:
-    if unknown := [name for name in named or () if name not in AGENTS]:
-        raise InvalidInput(f"{unknown[0]!r} is not supported. Use one of {', '.join(AGENTS)}.")
-    agents = named or [name for name in AGENTS if folder(name).is_dir()]
+    if unknown := [name for name in named or () if name not in PLACES]:
+        raise InvalidInput(f"{unknown[0]!r} is not supported. Use one of {', '.join(PLACES)}.")
+    agents = named or [name for name in PLACES if folder(name).is_dir()]
     if not agents:
-        raise InvalidInput(f"No agent was found. Name one of {', '.join(AGENTS)}.")
+        raise InvalidInput(f"No agent was found. Name one of {', '.join(PLACES)}.")
     return agents
 
 
@@ -314,12 +337,12 @@ def _where(store: str | None, config: Path | None) -> list[str]:
     options = []
     if config is not None:
         options = ["--config", str(config.absolute())]
-        load_config(store, config)
+        common.load_config(store, config)
         if store is None:
             return options
     url = store or os.environ.get("AGENT_MEMORY_STORE") or f"sqlite:///{home() / _FILE}"
-    url = str(load_config(url, None).store)
-    if without_password(url) != url:
+    url = str(common.load_config(url, None).store)
+    if common.without_password(url) != url:
         raise ConfigError(
             "The store's URL has a password, which should not stand in an agent's settings. Write "
             "the URL to a file of settings, and pass this file with --config."

@@ -1,60 +1,51 @@
-"""`import`: import sessions from another program, or append one log to one session."""
+"""`import` and `cost`: bring chats of other programs into a memory, or estimate their cost."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from agent_memory.cli.common import (
-    FAILED,
-    UserOption,
-    YesOption,
-    head_of,
-    note,
-    open_memory,
-    progress_bar,
-    resumable,
-    say,
-    with_settings,
-)
+from agent_memory.cli import common, terminal
 from agent_memory.errors import InvalidInput, InvalidMessage
 from agent_memory.integrations.imports import From
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent_memory.config.settings import AgentMemoryConfig
     from agent_memory.core.messages import Message
+    from agent_memory.integrations.costing import Bill, Chat
     from agent_memory.integrations.imports.conversations import Imported
 
 _FEW = 5
 _LONGEST = 2**28  # maximum bytes of a line in a log
 
 
-@with_settings
+@common.with_settings
 def import_(
     settings: AgentMemoryConfig,
-    file: Annotated[Path, typer.Argument(exists=True, help="A file, a zip, or a folder.")],
+    file: Annotated[Path, Argument(exists=True, help="A file, a zip, or a folder.")],
     session: Annotated[
-        str | None, typer.Argument(help="The session to append a chat log in JSON lines to.")
+        str | None, Argument(help="The session to append a chat log in JSON lines to.")
     ] = None,
-    source: Annotated[From | None, typer.Option("--from", help="The source of the chats.")] = None,
-    user: UserOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be imported.")
-    ] = False,
-    yes: YesOption = False,
+    source: Annotated[From | None, Option("--from", help="The source of the chats.")] = None,
+    user: common.UserOption = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be imported.")] = False,
+    yes: common.YesOption = False,
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="Also import sessions that were deleted here.")
+        bool, Option("--deleted", help="Also import sessions that were deleted here.")
     ] = False,
     assign: Annotated[
         bool,
-        typer.Option(
-            "--assign", help="Assign sessions that were imported without a user to --user."
-        ),
+        Option("--assign", help="Assign sessions that were imported without a user to --user."),
     ] = False,
 ) -> None:
     """Import chats: an export or database of another program, or a log in JSON lines.
@@ -97,7 +88,7 @@ def _bring(
         if not report.messages and not report.notes:
             raise InvalidInput(f"{file} has no readable chats of {source}.")
         if user is None:
-            note("No --user: a session without a user is not recalled in other sessions.")
+            terminal.note("No --user: a session without a user is not recalled in other sessions.")
         if dry_run:
             _list(report, len(report.unread))
             return
@@ -106,15 +97,15 @@ def _bring(
     # background threads would call models during the import
     settings = settings.model_copy(update={"overflow_mode": "inline"})
     with (
-        resumable(),
-        open_memory(settings, create=True) as memory,
+        common.resumable(),
+        common.open_memory(settings, create=True) as memory,
         _read(file, "importing") as progress,
     ):
         done = import_chats(memory, file, source, user_id=user, progress=progress, **how)
     _tell(done, user)
     _list(done, len(done.unread))
     if done.failed:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(common.FAILED)
 
 
 def _show(report: Imported) -> None:
@@ -124,42 +115,44 @@ def _show(report: Imported) -> None:
     text = ", ".join(parts)
     if report.first is not None and report.last is not None:
         text += f", from {report.first:%Y-%m-%d} to {report.last:%Y-%m-%d}"
-    say(f"{text}.")
+    terminal.say(f"{text}.")
     for kind, count in report.left_out.most_common():
-        say(f"Left out: {count:,} {kind}.")
+        terminal.say(f"Left out: {count:,} {kind}.")
 
 
 def _tell(done: Imported, user: str | None) -> None:
     text = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
     text += f"; {done.new_notes:,} notes." if done.notes else "."
-    say(text)
+    terminal.say(text)
     if not done.messages and not done.notes and not done.failed:
-        say("There is nothing to import.")
+        terminal.say("There is nothing to import.")
     elif not done.new_messages and not done.new_notes and not done.failed and not done.deleted:
-        say("Everything was imported before.")
+        terminal.say("Everything was imported before.")
     if done.assigned:
-        say(f"{done.assigned:,} sessions belong to {user} now.")
+        terminal.say(f"{done.assigned:,} sessions belong to {user} now.")
     if done.deleted:
         text = "sessions were deleted here and not imported: --deleted imports them."
-        note(f"{done.deleted:,} {text}")
+        terminal.note(f"{done.deleted:,} {text}")
     for owner, count in done.elsewhere.most_common():
         if owner is None:
             text = f"were imported without a user. --assign assigns them to {user}."
         else:
             text = f"belong to {owner}. To move them, delete them and import again with --deleted."
-        note(f"{count:,} sessions {text}")
+        terminal.note(f"{count:,} sessions {text}")
     if done.new_messages or done.assigned:
-        say("The messages can be recalled now. To extract facts from them: agent-memory flush")
+        terminal.say(
+            "The messages can be recalled now. To extract facts from them: agent-memory flush"
+        )
 
 
 def _list(report: Imported, most: int) -> None:
     if not report.failed:
         return
-    note(f"{report.failed:,} could not be read or stored:", "red")
+    terminal.note(f"{report.failed:,} could not be read or stored:", "red")
     for item in report.unread[:most]:
-        note(str(item), "")
+        terminal.note(str(item), "")
     if report.failed > most:
-        note(f"... and {report.failed - most:,} more.", "")
+        terminal.note(f"... and {report.failed - most:,} more.", "")
 
 
 @contextmanager
@@ -169,7 +162,7 @@ def _read(file: Path, what: str) -> Iterator[Callable[[int], object]]:
     from agent_memory.integrations.importing import size_of
 
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    with progress_bar(*columns) as progress:
+    with terminal.progress_bar(*columns) as progress:
         task = progress.add_task(what, total=size_of(file))
         yield lambda count: progress.advance(task, count)
 
@@ -188,10 +181,10 @@ def _append(
         raise InvalidInput(f"{file} is a folder. Name the source of its chats with --from.")
     lines = read_lines(file)
     if dry_run:
-        say(f"{len(lines)} messages for {session}.")
+        terminal.say(f"{len(lines)} messages for {session}.")
         return
     digest = sha256()
-    with open_memory(settings, create=True) as memory, progress_bar() as progress:
+    with common.open_memory(settings, create=True) as memory, terminal.progress_bar() as progress:
         before = memory.update(session, []).end
         for done, (where, message) in enumerate(progress.track(lines, description="importing")):
             digest.update(digest_of([message]).encode())
@@ -201,14 +194,14 @@ def _append(
             except InvalidInput as error:
                 text = f"{where}: {error} The {done} earlier messages were imported."
                 raise InvalidInput(text) from None
-        head = head_of(memory, session)
+        head = common.head_of(memory, session)
     new = head.end - before
     text = f"{new} messages imported as #{before + 1} to #{head.end} of {session}."
     if new < len(lines):
         text = f"{len(lines) - new} of {len(lines)} messages were imported before. " + (
             text if new else "Nothing is new."
         )
-    say(text)
+    terminal.say(text)
 
 
 def read_lines(path: Path) -> list[tuple[str, Message]]:
@@ -216,14 +209,10 @@ def read_lines(path: Path) -> list[tuple[str, Message]]:
 
     A line is an object in the form of an OpenAI chat message. The object's `created_at`,
     `create_time` or `timestamp` is the message's time. Its `id` and `session_id` go into the
-    message's metadata.
-
-    Raises:
-        InvalidInput: A line is longer than 256 MiB or is not a message, or there are no messages.
+    message's metadata. A line that is not a message, or is longer than 256 MiB, is refused.
     """
     from agent_memory.integrations.imports.conversations import Unread
-    from agent_memory.integrations.imports.files import SourceFiles
-    from agent_memory.integrations.imports.json_parts import lines
+    from agent_memory.integrations.imports.files import SourceFiles, lines
 
     messages: list[tuple[str, Message]] = []
     for file in SourceFiles(path).files("*.jsonl"):
@@ -257,3 +246,80 @@ def _message(fields: Any) -> Message:
     if notes and (metadata is None or isinstance(metadata, dict)):
         fields["metadata"] = {**notes, **(metadata or {})}
     return Message.of(fields)
+
+
+def cost(
+    file: Annotated[Path, Argument(exists=True, help="A file, a zip, or a folder.")],
+    source: Annotated[
+        From | None, Option("--from", help="The source of the chats. Default: a log in JSON lines.")
+    ] = None,
+    model: common.ModelOption = None,
+    max_tokens: Annotated[
+        int, Option(metavar="N", min=64, help="The token budget of a context.")
+    ] = 4_000,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object.")] = False,
+    config: common.ConfigOption = None,
+) -> None:
+    """Estimate a chat log's calls, tokens, cost and recalled tokens under each strategy.
+
+    No model is called, and nothing is stored. Each answer in FILE counts as one call, with the
+    prompt that `get` would return. The memory's own calls for summaries and facts are estimates,
+    marked "~". The cost needs a --model whose price litellm knows, or the setting `prices`.
+    """
+    from agent_memory.integrations.costing import STRATEGIES, costs
+
+    settings = common.load_config(None, config, model=model)
+    model = settings.model
+    chat = _chat(file, source)
+    with terminal.progress_bar() as progress:
+        task = progress.add_task("pricing", total=len(chat) * len(STRATEGIES))
+        bills = list(
+            costs(
+                chat,
+                model=model,
+                max_tokens=max_tokens,
+                prices=settings.prices,
+                progress=lambda count: progress.advance(task, count),
+            )
+        )
+    if not as_json:
+        _print_table(chat, bills, model, max_tokens)
+        return
+    summary = {
+        "messages": len(chat),
+        "sessions": len({session for session, _ in chat}),
+        "model": model,
+        "max_tokens": max_tokens,
+        "strategies": [{**asdict(bill), "is_estimated": bill.is_estimated} for bill in bills],
+    }
+    typer.echo(json.dumps(summary, ensure_ascii=False, indent=2))
+
+
+def _chat(file: Path, source: From | None) -> Chat:
+    from agent_memory.integrations.costing import read_chat
+
+    if source is not None:
+        return read_chat(file, source)
+    messages = (message for _, message in read_lines(file))
+    return [(str(message.metadata.get("session_id", "one")), message) for message in messages]
+
+
+def _print_table(chat: Chat, bills: Sequence[Bill], model: str | None, max_tokens: int) -> None:
+    from rich.table import Table
+
+    setup = f"{model or 'no model named'}, contexts of {max_tokens:,} tokens"
+    answers = f"{bills[0].calls:,} answers of {bills[0].completion_tokens:,} tokens in all"
+    table = Table(title=f"{len(chat):,} messages, {answers}: {setup}")
+    table.add_column("strategy", no_wrap=True)
+    for name in ("sent", "of it recalled", "calls of memory", "their tokens", "US $"):
+        table.add_column(name, justify="right")
+    for bill in bills:
+        own = "~" if bill.memory_calls else ""
+        recalled = "?" if bill.recalled_tokens is None else f"{bill.recalled_tokens:,}"
+        money = "?" if bill.cost is None else f"{own}{bill.cost:,.4f}"
+        memory = (f"{own}{bill.memory_calls:,}", f"{own}{bill.memory_tokens:,}")
+        table.add_row(bill.strategy, f"{bill.prompt_tokens:,}", recalled, *memory, money)
+    terminal.out().print(table)
+    terminal.say(
+        '"~" marks estimates. "?" marks unknown values. Discounts for cached prompts are left out.'
+    )

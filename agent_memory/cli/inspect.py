@@ -8,25 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from agent_memory.cli.common import (
-    SessionArgument,
-    UserOption,
-    YesOption,
-    head_of,
-    moment_of,
-    note,
-    out,
-    owner_of,
-    say,
-    with_memory,
-)
+from agent_memory.cli import common, terminal
 from agent_memory.cli.facts import ForgetOption, SessionOption, WhyOption, forget_shown
-from agent_memory.cli.view import NOTHING, cell, entry_line, grid, one_line, recalls_table, sources
 from agent_memory.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from rich.text import Text
 
     from agent_memory.core.prompt_log import SentContext
     from agent_memory.core.records import Entry, Head, Recall
@@ -36,147 +27,145 @@ if TYPE_CHECKING:
 _PAGE = 500
 
 
-@with_memory
+@common.with_memory
 def sessions(
     memory: AgentMemory,
-    user: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only this user's sessions.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number.")] = 100,
+    user: Annotated[str | None, Option(metavar="ID", help="Only this user's sessions.")] = None,
+    limit: Annotated[int, Option(min=1, help="The maximum number.")] = 100,
     after: Annotated[
-        str | None, typer.Option(metavar="SESSION", help="Start after this session.")
+        str | None, Option(metavar="SESSION", help="Start after this session.")
     ] = None,
 ) -> None:
     """List sessions: user, messages, window, and the number of messages pending for each block."""
     page = memory.sessions(user_id=user, limit=limit, after=after)
     blocks = [block.name for block in memory.blocks.values() if block.absorbs]
-    columns = ("messages", "window tokens", *(f"{name} lag" for name in blocks))
-    table = grid("session", "user", *columns, right=columns)
-    for head in page:
-        lags = (str(head.lag(name) or "") for name in blocks)
-        table.add_row(
-            cell(head.session_id), cell(head.user_id or NOTHING), str(head.end),
-            str(head.window_tokens), *lags,
-        )  # fmt: skip
-    out().print(table if page else "No sessions.")
+    numbers = ("messages", "window tokens", *(f"{name} lag" for name in blocks))
+    rows = (
+        (
+            head.session_id,
+            head.user_id or terminal.NOTHING,
+            str(head.end),
+            str(head.window_tokens),
+            *(str(head.lag(name) or "") for name in blocks),
+        )
+        for head in page
+    )
+    listed = terminal.table(("session", "user", *numbers), rows, right=numbers)
+    terminal.show(listed, "No sessions.")
     if len(page) == limit:
-        say(f"Next page: --after {page[-1].session_id}", "dim")
+        terminal.say(f"Next page: --after {page[-1].session_id}", "dim")
 
 
-@with_memory
+@common.with_memory
 def show(
     memory: AgentMemory,
-    session: SessionArgument,
-    whole: Annotated[
-        bool, typer.Option("--all", help="The whole log, not only the window.")
-    ] = False,
+    session: common.SessionArgument,
+    whole: Annotated[bool, Option("--all", help="The whole log, not only the window.")] = False,
 ) -> None:
     """Show a session: its system message, its summary and the messages of its window."""
-    console = out()
-    head = head_of(memory, session)
-    say(_about(head, memory), "dim")
+    console = terminal.out()
+    head = common.head_of(memory, session)
+    terminal.say(_about(head, memory), "dim")
     if head.system:
-        say(f"system: {head.system.text()}", "magenta")
+        terminal.say(f"system: {head.system.text()}", "magenta")
     if head.summary:
         title = f"\nsummary up to #{head.summary.upto}, by {head.summary.by}:"
-        say(f"{title}\n{head.summary.text}", "yellow")
+        terminal.say(f"{title}\n{head.summary.text}", "yellow")
     console.print()
     for entry in _log(memory, head):
         in_window = entry.seq > head.start or entry.seq in head.pinned
         if whole or (in_window and not entry.message.is_system):
-            console.print(entry_line(entry, dim=not in_window))
+            console.print(_entry_line(entry, dim=not in_window))
 
 
-@with_memory
+@common.with_memory
 def search(
     memory: AgentMemory,
-    query: Annotated[str, typer.Argument(help="The query text.")],
-    user: UserOption = None,
+    query: Annotated[str, Argument(help="The query text.")],
+    user: common.UserOption = None,
     session: SessionOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="The maximum number.")] = 10,
+    limit: Annotated[int, Option(min=1, help="The maximum number.")] = 10,
     block: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only from this block; may be repeated."),
+        list[str] | None, Option(metavar="NAME", help="Only from this block; may be repeated.")
     ] = None,
     role: Annotated[
-        list[str] | None, typer.Option(help="Only from messages of this role; may be repeated.")
+        list[str] | None, Option(help="Only from messages of this role; may be repeated.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="Only from messages since this time (UTC).")
+        datetime | None, Option(help="Only from messages since this time (UTC).")
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option(help="Only from messages before this time (UTC).")
+        datetime | None, Option(help="Only from messages before this time (UTC).")
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="Only from messages with this metadata; may be repeated."
-        ),
+        Option(metavar="KEY=VALUE", help="Only from messages with this metadata; may be repeated."),
     ] = None,
-    least: Annotated[float | None, typer.Option(help="The lowest score.")] = None,
+    least: Annotated[float | None, Option(help="The lowest score.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the ranking signals of each score.")
+        bool, Option("--explain", help="Show the ranking signals of each score.")
     ] = False,
     forget: ForgetOption = False,
     messages: Annotated[
-        bool, typer.Option("--messages", help="With --forget: also remove messages from the log.")
+        bool, Option("--messages", help="With --forget: also remove messages from the log.")
     ] = False,
     why: WhyOption = "",
-    yes: YesOption = False,
+    yes: common.YesOption = False,
 ) -> None:
     """Search long-term memory, best first."""
-    owner = owner_of(memory, user, session) if forget else None
+    owner = common.owner_of(memory, user, session) if forget else None
     recalls = memory.search(
         query, user_id=user, session_id=session, limit=limit, blocks=block, roles=role,
-        since=moment_of(since), until=moment_of(until), where=_where(where), least=least,
+        since=common.moment_of(since), until=common.moment_of(until),
+        where=_where(where), least=least,
     )  # fmt: skip
-    out().print(recalls_table(recalls, explain=explain) if recalls else "Nothing found.")
+    terminal.show(terminal.recalls_table(recalls, explain=explain), "Nothing found.")
     if owner is not None:
         forget_shown(owner, recalls, messages=messages, why=why, yes=yes)
     if explain and any(recall.views for recall in recalls):
-        say("Signals add up to a score; `nearest` changes the order only.", "dim")
+        terminal.say("Signals add up to a score; `nearest` changes the order only.", "dim")
     if user is None and session is None:
         text = "Only shared records were searched. Pass --user or --session to search a memory."
-        say(text, "dim")
+        terminal.say(text, "dim")
 
 
-@with_memory
+@common.with_memory
 def explain(
     memory: AgentMemory,
-    question: Annotated[str, typer.Argument(help="The question.")],
-    user: UserOption = None,
+    question: Annotated[str, Argument(help="The question.")],
+    user: common.UserOption = None,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="The session. Default: a new one.")
+        str | None, Option(metavar="ID", help="The session. Default: a new one.")
     ] = None,
 ) -> None:
     """Show what would be recalled for a question, what is left out, and why."""
-    say(str(memory.explain(question, user_id=user, session_id=session)))
+    terminal.say(str(memory.explain(question, user_id=user, session_id=session)))
 
 
-@with_memory
+@common.with_memory
 def export(
     memory: AgentMemory,
-    session: SessionArgument,
+    session: common.SessionArgument,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="The file to write. Default: stdout."),
+        Option("-o", "--output", metavar="FILE", help="The file to write. Default: stdout."),
     ] = None,
 ) -> None:
     """Write a session's messages as JSON lines, for `import`.
 
     `snapshot` also writes the records derived from the messages.
     """
-    log = _log(memory, head_of(memory, session))
+    log = _log(memory, common.head_of(memory, session))
     if output is None:
         for entry in log:
             typer.echo(_line_of(entry), nl=False)
         return
     with output.open("wb") as file:
         count = sum(1 for entry in log if file.write(_line_of(entry)))
-    note(f"{count} messages written to {output}.", "")
+    terminal.note(f"{count} messages written to {output}.", "")
 
 
-@with_memory
+@common.with_memory
 def stats(memory: AgentMemory) -> None:
     """Print counts, and the pending messages and dead letters of each block."""
     from agent_memory import operations
@@ -184,27 +173,24 @@ def stats(memory: AgentMemory) -> None:
     totals = memory.stats()
     # the newest error of each block
     errors = {dead.block: dead.error for dead in operations.dead_letters(memory)}
-    console = out()
-    table = grid("what", "number", right=("number",), header=False)
-    table.add_row("sessions", f"{totals.sessions:,}")
-    table.add_row("messages", f"{totals.entries:,}")
-    console.print(table)
+    console = terminal.out()
+    rows = (("sessions", f"{totals.sessions:,}"), ("messages", f"{totals.entries:,}"))
+    console.print(terminal.table(("what", "number"), rows, right=("number",), header=False))
     if totals.blocks:
         numbers = ("not absorbed yet", "dead letters")
-        table = grid("block", *numbers, "last error", right=numbers)
+        listed = terminal.table(("block", *numbers, "last error"), right=numbers)
         for name, block in totals.blocks.items():
-            error = block.error or errors.get(name, NOTHING)
-            table.add_row(name, f"{block.lag:,}", f"{block.dead_letters:,}", one_line(error))
-        console.print()
-        console.print(table)
+            error = terminal.one_line(block.error or errors.get(name, terminal.NOTHING))
+            listed.add_row(name, f"{block.lag:,}", f"{block.dead_letters:,}", error)
+        console.print("", listed, sep="\n")
     if totals.spending is not None:
         spent = totals.spending.spent
         text = f"Spent by memory today (UTC): {spent.calls:,} calls, {spent.tokens:,} tokens"
         reached = totals.spending.reached
         limit = "" if reached is None else f". The limit is reached: {reached}"
-        say(f"{text}, ${spent.cost:,.4f}{limit}.")
+        terminal.say(f"{text}, ${spent.cost:,.4f}{limit}.")
     if totals.dead_letters:
-        say("`agent-memory doctor` lists the dead letters.", "dim")
+        terminal.say("`agent-memory doctor` lists the dead letters.", "dim")
 
 
 def _about(head: Head, memory: AgentMemory) -> str:
@@ -217,6 +203,27 @@ def _about(head: Head, memory: AgentMemory) -> str:
         *(f"{name} has {lag} pending" for name, lag in lags.items() if lag),
     ]
     return " · ".join(parts)
+
+
+def _entry_line(entry: Entry, *, dim: bool = False) -> Text:
+    """Return an entry in full: seq, time, role, tokens and text."""
+    from rich.text import Text
+
+    from agent_memory.core.transcript import full_text
+
+    message = entry.message
+    role = message.role or message.format or "raw"
+    name = f" {message.name}" if message.name else ""
+    line = Text.assemble(
+        (f"#{entry.seq} {entry.created_at:%Y-%m-%d %H:%M} ", "dim"),
+        terminal.cell(f"{role}{name}", terminal.COLORS.get(role, "")),
+        (f" ({entry.tokens} tokens)\n", "dim"),
+        terminal.cell(full_text(message)),
+        "\n",
+    )
+    if dim:
+        line.stylize("dim")
+    return line
 
 
 def _where(conditions: list[str] | None) -> dict[str, Any] | None:
@@ -254,24 +261,22 @@ _NOTHING_LOGGED = (
 )
 
 
-@with_memory
+@common.with_memory
 def why(
     memory: AgentMemory,
-    session: SessionArgument,
-    turn: Annotated[
-        int | None, typer.Option(min=1, help="The turn that begins with message N.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print only the prompts, as JSON.")
-    ] = False,
+    session: common.SessionArgument,
+    turn: Annotated[int | None, Option(min=1, help="The turn that begins with message N.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print only the prompts, as JSON.")] = False,
 ) -> None:
     """List a session's prompts, or show one prompt in full, with what would be recalled now."""
-    head_of(memory, session)
+    common.head_of(memory, session)
     after = 0 if turn is None else turn - 1
     prompts = memory.contexts(session, after=after, limit=None if turn is None else 1)
     prompts = [prompt for prompt in prompts if turn in (None, prompt.turn)]
     if not prompts:
-        note(_NOTHING_LOGGED if turn is None else f"No prompt of turn {turn} was logged.", "")
+        terminal.note(
+            _NOTHING_LOGGED if turn is None else f"No prompt of turn {turn} was logged.", ""
+        )
         raise typer.Exit(1)
     if as_json:
         sent = [{"turn": prompt.turn, "messages": prompt.messages} for prompt in prompts]
@@ -280,23 +285,25 @@ def why(
         _list(prompts)
     else:
         for prompt in prompts:
-            say("\n".join(_prompt_lines(prompt)))
+            terminal.say("\n".join(_prompt_lines(prompt)))
         if question := prompts[-1].question:
-            say(f"\nFor the same question now\n{memory.explain(question, session_id=session)}")
+            terminal.say(
+                f"\nFor the same question now\n{memory.explain(question, session_id=session)}"
+            )
 
 
 def _list(prompts: Sequence[SentContext]) -> None:
     numbers = ("turn", "tokens", "unchanged tokens", "recalled", "left out")
     columns = ("turn", "asked", *numbers[1:], "compared")
-    table = grid(*columns, right=numbers)
+    listed = terminal.table(columns, right=numbers)
     for prompt in prompts:
         context = prompt.context
         same = "" if context.kept_tokens is None else f"{context.kept_tokens:,}"
         counts = str(len(context.recalls)), str(len(prompt.left_out))
-        begin = (str(prompt.turn), one_line(prompt.question), f"{context.tokens:,}", same)
-        table.add_row(*begin, *counts, _fidelity(prompt))
-    out().print(table)
-    say("To show a prompt in full: --turn N", "dim")
+        begin = (str(prompt.turn), terminal.one_line(prompt.question), f"{context.tokens:,}", same)
+        listed.add_row(*begin, *counts, _fidelity(prompt))
+    terminal.out().print(listed)
+    terminal.say("To show a prompt in full: --turn N", "dim")
 
 
 def _prompt_lines(prompt: SentContext) -> list[str]:
@@ -323,7 +330,7 @@ def _lines(recalls: Sequence[tuple[Recall, str]]) -> list[str]:
     lines = []
     for recall, how in recalls:
         text = " ".join(str(recall).split()) if recall.text else "(not there any more)"
-        place = f" ({sources(recall)})" if recall.sources else ""
+        place = f" ({terminal.sources(recall)})" if recall.sources else ""
         lines.append(f"  {recall.block}: {text}{place}: {how}")
     return lines or ["  nothing"]
 

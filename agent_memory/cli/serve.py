@@ -17,19 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Option
 
-from agent_memory.cli.common import (
-    ConfigOption,
-    StoreOption,
-    UserOption,
-    guarded,
-    load_config,
-    note,
-    on_signals,
-    open_memory,
-    with_settings,
-    without_password,
-)
+from agent_memory.cli import common, terminal
 from agent_memory.core.limits import check_id
 from agent_memory.core.processes import share_arenas
 from agent_memory.core.threads import Handover
@@ -53,9 +43,7 @@ _FIRST_KEY = 'agent-memory keys create --label backend --users "*" --rights read
 
 _NO_MCP = f"MCP is not served. To serve it: {install_command('mcp')}"
 
-PortOption = Annotated[
-    int, typer.Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")
-]
+PortOption = Annotated[int, Option(metavar="N", min=0, max=65_535, help="0 picks a free port.")]
 
 
 def _checked_rate(value: float) -> float:
@@ -64,28 +52,26 @@ def _checked_rate(value: float) -> float:
     return value
 
 
-@with_settings
+@common.with_settings
 def serve(
     settings: AgentMemoryConfig,
-    host: Annotated[
-        str, typer.Option(metavar="NAME", help="The address to listen on.")
-    ] = "127.0.0.1",
+    host: Annotated[str, Option(metavar="NAME", help="The address to listen on.")] = "127.0.0.1",
     port: PortOption = 8766,
     jwks: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Accept JWTs: the URL of their issuer's public keys."),
+        Option(metavar="URL", help="Accept JWTs: the URL of their issuer's public keys."),
     ] = None,
-    issuer: Annotated[str, typer.Option(metavar="NAME", help="The required `iss` of JWTs.")] = "",
-    audience: Annotated[str, typer.Option(metavar="NAME", help="The required `aud` of JWTs.")] = "",
+    issuer: Annotated[str, Option(metavar="NAME", help="The required `iss` of JWTs.")] = "",
+    audience: Annotated[str, Option(metavar="NAME", help="The required `aud` of JWTs.")] = "",
     user_claim: Annotated[
-        str, typer.Option(metavar="NAME", help="The claim of JWTs with the user.")
+        str, Option(metavar="NAME", help="The claim of JWTs with the user.")
     ] = "sub",
     jwt_rights: Annotated[
-        str, typer.Option(metavar="LIST", help="The rights of users with JWTs.")
+        str, Option(metavar="LIST", help="The rights of users with JWTs.")
     ] = "read,write,delete",
     rate: Annotated[
         float,
-        typer.Option(
+        Option(
             metavar="N",
             callback=_checked_rate,
             help="Requests per second for each credential, up to a million; 0: no limit.",
@@ -100,7 +86,7 @@ def serve(
     """
     if not all(map(find_spec, ("jwt", "prometheus_client", "starlette", "uvicorn"))):
         raise MissingExtra("agent-memory serve", "server")
-    from agent_memory.server.credentials import Credentials, Tokens
+    from agent_memory.server.credentials import Credentials, Limits, Tokens
 
     if jwks is None and (issuer or audience):
         raise ConfigError("--issuer and --audience are only for JWTs. Add --jwks.")
@@ -111,9 +97,7 @@ def serve(
         from agent_memory.listening.serving import serve as run
         from agent_memory.server.application import Application
         from agent_memory.server.keys import KeyRing
-        from agent_memory.server.limits import Limits
-        from agent_memory.server.logs import log_as_json
-        from agent_memory.server.metrics import Metrics
+        from agent_memory.server.monitoring import Metrics, log_as_json
 
         ring = KeyRing(memory.components.store)
         _check_credentials(ring, trusted, is_local)
@@ -126,7 +110,7 @@ def serve(
 
             mcp = behind(awaited)
         app = Application(awaited, credentials, Metrics(), limits, mcp=mcp)
-        place = without_password(str(settings.store))
+        place = common.without_password(str(settings.store))
         text = f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.\n"
         text += _NO_MCP if mcp is None else f"MCP is at {address}/mcp."
         log_as_json()
@@ -146,9 +130,9 @@ def listening(
 
     share_arenas()
     with (
-        on_signals(lambda number, frame: sys.exit(0)),
+        common.on_signals(lambda number, frame: sys.exit(0)),
         listen(host, port) as listener,
-        open_memory(settings(), create=True) as memory,
+        common.open_memory(settings(), create=True) as memory,
     ):
         memory.warm_up()  # connections wait in the socket's queue meanwhile
         address, port = listener.getsockname()[:2]
@@ -192,7 +176,9 @@ def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) ->
             f"{_FIRST_KEY}. Or accept JWTs: --jwks, --issuer, --audience."
         )
     if not can_come_in:
-        note(f"There is no key yet: all requests are refused. Create one: {_FIRST_KEY}", "")
+        terminal.note(
+            f"There is no key yet: all requests are refused. Create one: {_FIRST_KEY}", ""
+        )
     if not is_local:
         typer.echo(f"{UNENCRYPTED}.", err=True)
 
@@ -200,26 +186,25 @@ def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) ->
 _TOKEN = "AGENT_MEMORY_MCP_TOKEN"
 
 
-@guarded
 def mcp(
-    user: UserOption = None,
+    user: common.UserOption = None,
     http: Annotated[
-        bool, typer.Option("--http", help="Serve HTTP at /mcp instead of stdin and stdout.")
+        bool, Option("--http", help="Serve HTTP at /mcp instead of stdin and stdout.")
     ] = False,
     host: Annotated[
-        str, typer.Option(metavar="NAME", help="The address that clients connect to.")
+        str, Option(metavar="NAME", help="The address that clients connect to.")
     ] = "127.0.0.1",
     port: PortOption = 8765,
     tokens: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE",
             help="A TOML or JSON file of users and their tokens. Without this file, --user names "
             f"the user, and the token is the value of {_TOKEN}, or a new token.",
         ),
     ] = None,
-    store: StoreOption = None,
-    config: ConfigOption = None,
+    store: common.StoreOption = None,
+    config: common.ConfigOption = None,
 ) -> None:
     """Serve a user's memory to MCP clients, which can search, add and forget.
 
@@ -230,7 +215,7 @@ def mcp(
     def settings() -> AgentMemoryConfig:
         from agent_memory.ltm_blocks.files.block import FileMemory
 
-        return load_config(store, config, beside=[FileMemory()])
+        return common.load_config(store, config, beside=[FileMemory()])
 
     if http:
         _serve_http(_tokens(user, tokens), host, port, settings)
@@ -248,7 +233,7 @@ def _serve_stdio(user: str, settings: Callable[[], AgentMemoryConfig]) -> None:
     if sys.stdin.isatty():
         typer.echo("An MCP client starts and uses this command. Ctrl-C stops it.", err=True)
     streams = wire()  # before imports that might print
-    with open_memory(settings(), create=True) as memory:
+    with common.open_memory(settings(), create=True) as memory:
         Handover("warm-up", partial(memory.warm_up, user))  # in parallel to the client's handshake
         run(build(memory, lambda request: user), *streams)
 

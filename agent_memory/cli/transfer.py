@@ -10,25 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
+from typer import Argument, Option
 
-from agent_memory.cli.common import (
-    SessionArgument,
-    YesOption,
-    existing,
-    guarded,
-    head_of,
-    missing_file,
-    note,
-    open_memory,
-    out,
-    progress_bar,
-    resumable,
-    say,
-    with_memory,
-    with_settings,
-    without_password,
-)
-from agent_memory.cli.view import grid
+from agent_memory.cli import common, terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -37,9 +21,9 @@ if TYPE_CHECKING:
     from agent_memory.engine.memory import AgentMemory
 
 
-@with_settings
+@common.with_settings
 def backup(
-    settings: AgentMemoryConfig, file: Annotated[Path, typer.Argument(help="The file to write.")]
+    settings: AgentMemoryConfig, file: Annotated[Path, Argument(help="The file to write.")]
 ) -> None:
     """Back up all users and namespaces of a SQLite database to a file, for `restore`.
 
@@ -48,13 +32,13 @@ def backup(
     """
     from agent_memory.stores.sql.backups import back_up
 
-    url = str(existing(settings).store)
+    url = str(common.existing(settings).store)
     back_up(url, file)
-    say(f"{file} is a backup of {without_password(url)}.")
+    terminal.say(f"{file} is a backup of {common.without_password(url)}.")
     apart = [f"the records of block {block.name!r}" for block in settings.all_blocks if block.store]
     apart += ["system messages"] * (settings.system_store is not None)
     if apart:
-        note(
+        terminal.note(
             f"Not included: {', '.join(apart)}. These are in other stores. If such a store is a "
             "SQLite file, back it up with `backup FILE --store URL`."
         )
@@ -63,11 +47,11 @@ def backup(
 _PIPE = Path("-")
 
 
-@with_memory
+@common.with_memory
 def snapshot(
     memory: AgentMemory,
-    session: SessionArgument,
-    to: Annotated[Path, typer.Option(metavar="FILE", help="The file to write; - is stdout.")],
+    session: common.SessionArgument,
+    to: Annotated[Path, Option(metavar="FILE", help="The file to write; - is stdout.")],
 ) -> None:
     """Write a session to a file, for `restore`: its log, its head and its records in blocks.
 
@@ -76,29 +60,29 @@ def snapshot(
     """
     from agent_memory.engine.transfer.export import written
 
-    with progress_bar() as progress:
-        head = head_of(memory, session)
+    with terminal.progress_bar() as progress:
+        head = common.head_of(memory, session)
         with _piped(sys.stdout) if to == _PIPE else written(to) as file:
             # the total leaves out the records of blocks: their number is not known beforehand
             counted = _Counted(file, progress, head.end - head.expired)
             done = memory.session(session).export(cast("TextIO", counted))
     text = f"{done.entries} messages and {done.records} records of {session} written"
-    note(f"{text}." if to == _PIPE else f"{text} to {to}.", "")
+    terminal.note(f"{text}." if to == _PIPE else f"{text} to {to}.", "")
     for block in done.left_out:
-        note(
+        terminal.note(
             f"{block}: its store cannot export records, so the file has none. After `restore`, the "
             "block absorbs the session again."
         )
 
 
-@with_settings
+@common.with_settings
 def restore(
     settings: AgentMemoryConfig,
-    file: Annotated[Path, typer.Argument(help="A file of `snapshot` or `backup`; - is stdin.")],
+    file: Annotated[Path, Argument(help="A file of `snapshot` or `backup`; - is stdin.")],
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="Restore a session even if it was deleted.")
+        bool, Option("--deleted", help="Restore a session even if it was deleted.")
     ] = False,
-    yes: YesOption = False,
+    yes: common.YesOption = False,
 ) -> None:
     """Restore a session from `snapshot`, or a whole store from `backup`.
 
@@ -111,16 +95,16 @@ def restore(
 
     if file != _PIPE and is_database(file):
         url = str(settings.store)
-        shown = without_password(url)
-        if not yes and url.startswith("sqlite:") and missing_file(url) is None:
+        shown = common.without_password(url)
+        if not yes and url.startswith("sqlite:") and common.missing_file(url) is None:
             text = f"Replace {shown} by {file}? The current data of {shown} will be lost."
             typer.confirm(text, abort=True)
         put_back(file, url)
-        say(f"{shown} is restored from {file}. Restart programs that have opened it.")
+        terminal.say(f"{shown} is restored from {file}. Restart programs that have opened it.")
         return
     with (
-        open_memory(settings, create=True) as memory,
-        progress_bar() as progress,
+        common.open_memory(settings, create=True) as memory,
+        terminal.progress_bar() as progress,
         _piped(sys.stdin)
         if file == _PIPE
         else progress.open(
@@ -131,9 +115,11 @@ def restore(
         late = [name for name, block in memory.blocks.items() if block.absorbs and head.lag(name)]
     text = f"{head.session_id} is restored: {head.end - head.expired} messages"
     of = f", user {head.user_id}" if head.user_id is not None else ""
-    say(f"{text}{of}.")
+    terminal.say(f"{text}{of}.")
     if late:
-        say(f"Not absorbed yet by {', '.join(late)}. Run: agent-memory flush {head.session_id}")
+        terminal.say(
+            f"Not absorbed yet by {', '.join(late)}. Run: agent-memory flush {head.session_id}"
+        )
 
 
 class _Counted:
@@ -157,15 +143,14 @@ def _piped(stream: TextIO) -> Iterator[TextIO]:
         file.detach()  # `detach` also flushes
 
 
-@guarded
 def migrate(
-    from_url: Annotated[str, typer.Argument(help="The source store. It is only read.")],
+    from_url: Annotated[str, Argument(help="The source store. It is only read.")],
     to_url: Annotated[
-        str, typer.Argument(help="The target store: empty, or the target of an interrupted run.")
+        str, Argument(help="The target store: empty, or the target of an interrupted run.")
     ],
     namespace: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME",
             envvar="AGENT_MEMORY_NAMESPACE",
             help="The namespace to copy. It has the same name in both stores.",
@@ -185,7 +170,7 @@ def migrate(
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     )  # fmt: skip
-    with resumable(), closing(moving), progress_bar(*columns) as progress:
+    with common.resumable(), closing(moving), terminal.progress_bar(*columns) as progress:
         tasks = {}
         for step in moving:
             if step.what not in tasks:
@@ -193,9 +178,8 @@ def migrate(
             progress.update(tasks[step.what], completed=step.done, total=step.total)
             verified = step.verified
     assert verified is not None, "the last step has the verified counts"
-    table = grid("", "moved", "compared", right=("moved",))
-    for what in ("sessions", "messages", "facts", "vectors"):
-        table.add_row(what, str(getattr(verified, what)), "equal")
-    out().print(table)
-    target, source = without_password(to_url), without_password(from_url)
-    say(f"{target} now has all data of the namespace in {source}.")
+    kinds = ("sessions", "messages", "facts", "vectors")
+    rows = ((what, str(getattr(verified, what)), "equal") for what in kinds)
+    terminal.out().print(terminal.table(("", "moved", "compared"), rows, right=("moved",)))
+    target, source = common.without_password(to_url), common.without_password(from_url)
+    terminal.say(f"{target} now has all data of the namespace in {source}.")

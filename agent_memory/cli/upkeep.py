@@ -11,26 +11,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from typer import Argument, Option
 
-from agent_memory.cli.common import (
-    FAILED,
-    SessionArgument,
-    YesOption,
-    existing,
-    has_failed,
-    head_of,
-    note,
-    on_signals,
-    out,
-    plain,
-    progress_bar,
-    resumable,
-    say,
-    with_memory,
-    with_settings,
-    without_password,
-)
-from agent_memory.cli.view import absorbed_table, reach
+from agent_memory.cli import common, terminal
 from agent_memory.core.limits import readable
 from agent_memory.core.processes import share_arenas
 from agent_memory.errors import ConfigError, Damaged
@@ -46,32 +29,30 @@ if TYPE_CHECKING:
     from agent_memory.engine.stats import Progress as Step
 
 
-@with_memory
+@common.with_memory
 def flush(
     memory: AgentMemory,
-    session: Annotated[
-        str | None, typer.Argument(help="Only this session; all by default.")
-    ] = None,
+    session: Annotated[str | None, Argument(help="Only this session; all by default.")] = None,
 ) -> None:
     """Make blocks absorb all pending messages. Any scheduler may run this command."""
     if session is not None:
-        head_of(memory, session)
-    with progress_bar() as progress:
+        common.head_of(memory, session)
+    with terminal.progress_bar() as progress:
         task = progress.add_task("absorbing", total=None)
 
         def advance(step: Step) -> None:
             progress.update(task, completed=step.done, total=step.total)
 
         done = memory.flush(session, progress=advance)
-    out().print(absorbed_table(done) if done else "Nothing was pending.")
-    if any(map(has_failed, done)):
-        raise typer.Exit(FAILED)
+    terminal.show(terminal.absorbed_table(done), "Nothing was pending.")
+    if any(map(common.has_failed, done)):
+        raise typer.Exit(common.FAILED)
 
 
-@with_memory
+@common.with_memory
 def retry(
     memory: AgentMemory,
-    block: Annotated[str | None, typer.Argument(help="Only this block; all by default.")] = None,
+    block: Annotated[str | None, Argument(help="Only this block; all by default.")] = None,
 ) -> None:
     """Make blocks absorb their dead letters: messages that failed too often (see `doctor`)."""
     from agent_memory import operations
@@ -79,15 +60,15 @@ def retry(
     letters = len(operations.dead_letters(memory, block))
     done = operations.retry(memory, block)
     left = len(operations.dead_letters(memory, block))
-    out().print(absorbed_table(done) if letters else "There are no dead letters.")
+    terminal.show(terminal.absorbed_table(done), "There are no dead letters.")
     if left:
-        note(f"{left} of {letters} dead letters are left.")
-        raise typer.Exit(FAILED)
+        terminal.note(f"{left} of {letters} dead letters are left.")
+        raise typer.Exit(common.FAILED)
 
 
-@with_settings
+@common.with_settings
 def replay(
-    settings: AgentMemoryConfig, block: Annotated[str, typer.Argument(help="The block's name.")]
+    settings: AgentMemoryConfig, block: Annotated[str, Argument(help="The block's name.")]
 ) -> None:
     """Rebuild a block from the logs, after a change of its settings or its embedding model.
 
@@ -97,13 +78,13 @@ def replay(
     from agent_memory.operations import rebuild
 
     steps: list[Step] = []
-    rebuilding = cast("Generator[Step]", rebuild(existing(settings), block))
+    rebuilding = cast("Generator[Step]", rebuild(common.existing(settings), block))
 
     def stopped() -> str:
         so_far = f" after {steps[-1].done} of {steps[-1].total} sessions" if steps else ""
         return f"{block}: stopped{so_far}"
 
-    with resumable(stopped), closing(rebuilding), progress_bar() as progress:
+    with common.resumable(stopped), closing(rebuilding), terminal.progress_bar() as progress:
         task = progress.add_task("replaying", total=None)
         for step in rebuilding:
             if not steps and step.done > 1:
@@ -112,29 +93,29 @@ def replay(
             steps.append(step)
             progress.update(task, completed=step.done, total=step.total)
     errors = [f"{readable(step.session_id)}: {step.error}" for step in steps if step.error]
-    say(f"{block}: {len(steps) - len(errors)} of {len(steps)} sessions rebuilt.")
+    terminal.say(f"{block}: {len(steps) - len(errors)} of {len(steps)} sessions rebuilt.")
     for error in errors:
-        say(error, "red")
+        terminal.say(error, "red")
     if errors:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(common.FAILED)
 
 
-@with_memory
+@common.with_memory
 def prune(
     memory: AgentMemory,
-    session: SessionArgument,
-    to: Annotated[int, typer.Option(metavar="TOKENS", help="The size of the window.", min=1)],
-    yes: YesOption = False,
+    session: common.SessionArgument,
+    to: Annotated[int, Option(metavar="TOKENS", help="The size of the window.", min=1)],
+    yes: common.YesOption = False,
 ) -> None:
     """Shrink a session's window to a number of tokens, by the memory's strategy. The log stays."""
-    head = head_of(memory, session)
-    say(_window(head))
+    head = common.head_of(memory, session)
+    terminal.say(_window(head))
     if head.window_tokens <= to:
-        say(f"The window has at most {to} tokens: nothing to do.")
+        terminal.say(f"The window has at most {to} tokens: nothing to do.")
         return
     if not yes:
         typer.confirm(f"Shrink the window to {to} tokens?", abort=True)
-    say(_window(memory.prune(session, to)))
+    terminal.say(_window(memory.prune(session, to)))
 
 
 def _window(head: Head) -> str:
@@ -143,34 +124,32 @@ def _window(head: Head) -> str:
     return f"Window of {head.session_id}: {size}."
 
 
-@with_memory
+@common.with_memory
 def delete(
     memory: AgentMemory,
-    session: SessionArgument,
-    yes: YesOption = False,
-    receipt: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file for the receipt.")
-    ] = None,
+    session: common.SessionArgument,
+    yes: common.YesOption = False,
+    receipt: Annotated[Path | None, Option(metavar="FILE", help="A file for the receipt.")] = None,
 ) -> None:
     """Delete a session: its log, its window, and all records derived from it."""
     try:
-        count = f"{head_of(memory, session).end}"
+        count = f"{common.head_of(memory, session).end}"
     except Damaged:
         count = "damaged head, all"
     if not yes:
         question = f"Delete {session} with its {count} messages and all records from them?"
-        typer.confirm(plain(question), abort=True)
+        typer.confirm(terminal.plain(question), abort=True)
     if receipt is not None:
         receipt.open("a", encoding="utf-8").close()  # an error must come before the deletion
     proof = memory.delete(session)
     if receipt is not None:
         receipt.write_text(proof.to_json() + "\n", encoding="utf-8")
-    say(f"{session} is deleted.")
+    terminal.say(f"{session} is deleted.")
 
 
-@with_memory
+@common.with_memory
 def verify(
-    memory: AgentMemory, receipt: Annotated[Path, typer.Argument(help="The file with the receipt.")]
+    memory: AgentMemory, receipt: Annotated[Path, Argument(help="The file with the receipt.")]
 ) -> None:
     """Verify a receipt of a deletion or a checkpoint against the store as it is now.
 
@@ -180,20 +159,20 @@ def verify(
     from agent_memory.config.sources import read_text
 
     result = operations.verify(memory, read_text(receipt, "the receipt"))
-    say(str(result))
+    terminal.say(str(result))
     if any(part.state == "failed" for part in result.parts):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(common.FAILED)
 
 
-@with_settings
+@common.with_settings
 def worker(
     settings: AgentMemoryConfig,
     once: Annotated[
-        bool, typer.Option("--once", help="Absorb what is due and exit, with 1 if anything failed.")
+        bool, Option("--once", help="Absorb what is due and exit, with 1 if anything failed.")
     ] = False,
     threads: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--background-threads",
             metavar="N",
             min=1,
@@ -211,8 +190,8 @@ def worker(
     from agent_memory.engine.assembly import Components
     from agent_memory.engine.stats import SharedMetrics
 
-    settings = existing(settings)
-    place = without_password(str(settings.store))
+    settings = common.existing(settings)
+    place = common.without_password(str(settings.store))
     if place.startswith("memory:"):
         raise ConfigError(
             "The store memory:// is private to one process. With --store or --config, name a store "
@@ -232,7 +211,7 @@ def worker(
         done = _work(working, once, stops)
     typer.echo(report.summary())
     if once and (report.failing or not done):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(common.FAILED)
 
 
 class Report:
@@ -250,12 +229,12 @@ class Report:
             with self._lock:
                 self._sessions.add(session_id)
                 self._messages += batch.last - batch.first + 1
-                note = self.failing.add if has_failed(batch) else self.failing.discard
-                note((session_id, batch.block))
+                mark = self.failing.add if common.has_failed(batch) else self.failing.discard
+                mark((session_id, batch.block))
             why = f": {batch.error}" if batch.error else ""
-            line = f"{readable(session_id)}: {batch.block} absorbed {reach(batch)}{why}"
+            line = f"{readable(session_id)}: {batch.block} absorbed {terminal.reach(batch)}{why}"
             try:
-                typer.echo(plain(" ".join(line.split())))
+                typer.echo(terminal.plain(" ".join(line.split())))
             except OSError:  # a pipe whose reader is gone
                 self._unread()
 
@@ -301,5 +280,5 @@ def _signals() -> Iterator[SimpleQueue[str]]:
             signal.signal(caught, signal.SIG_DFL)
         stops.put(f"{signal.Signals(number).name}.")
 
-    with on_signals(hear):
+    with common.on_signals(hear):
         yield stops

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 from agent_memory.client.calls import HANDLES, MOST, Call, of
 from agent_memory.client.handles import (
@@ -22,13 +22,16 @@ from agent_memory.client.service import Request, Service, is_missing
 from agent_memory.client.values import digest_of, parsed, plain, sent
 from agent_memory.core.limits import at_most, check_callable, check_id, check_share, place_in_log
 from agent_memory.core.receipts import Part, Receipt
-from agent_memory.core.records import Scope
+from agent_memory.core.records import Entry, Head, Scope
 from agent_memory.engine.loop.rounds import CompletionStream
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.session import Session
-from agent_memory.engine.sharing.shares import Share
+from agent_memory.engine.sharing.shares import Share, SharedMemory
 from agent_memory.engine.stats import Progress
+from agent_memory.engine.transfer.export import written
+from agent_memory.engine.transfer.snapshot import Exported
 from agent_memory.engine.user import User
+from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import (
     AccessDenied,
     ConfigError,
@@ -36,16 +39,10 @@ from agent_memory.errors import (
     StoreUnavailable,
     UnsupportedOperation,
 )
+from agent_memory.ltm_blocks.notes import Note
+from agent_memory.ltm_blocks.working import Scratchpad
+from agent_memory.models.embedders.base import Embedder
 from agent_memory.models.usage import Account
-
-if TYPE_CHECKING:
-    from agent_memory.core.records import Entry, Head
-    from agent_memory.engine.sharing.shares import SharedMemory
-    from agent_memory.engine.transfer.snapshot import Exported
-    from agent_memory.engine.values.key_values import KeyValues
-    from agent_memory.ltm_blocks.notes import Note
-    from agent_memory.ltm_blocks.working import Scratchpad
-    from agent_memory.models.embedders.base import Embedder
 
 _CALLS: Mapping[str, Call] = of("memory")
 _OPENED = HANDLES - {"values"}
@@ -283,9 +280,6 @@ class RemoteSession(Session):
         return RemoteUser(self._service, owner, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
-        from agent_memory.engine.transfer.export import written
-        from agent_memory.engine.transfer.snapshot import Exported
-
         path, sent = "/sessions/{session_id}/export", {"session_id": self.session_id}
         events = self._service._events(request_of("GET", path, sent, self.user_id))
         with written(to) as file:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
+from agent_memory.core.context import render_memory
 from agent_memory.core.formats import claude, responses
-from agent_memory.core.text import listed_text
+from agent_memory.core.records import Recall
 from agent_memory.core.timestamps import parse_time
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Json = dict[str, Any]
 
@@ -31,8 +29,6 @@ def moment(*values: object) -> datetime | None:
     without a zone is UTC.
     """
     for value in values:
-        if isinstance(value, float) and not math.isfinite(value):
-            continue
         if isinstance(value, datetime):
             return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         if (time := parse_time(value)) is not None:
@@ -147,14 +143,10 @@ _OPENS, _ENDS = "<memory>", "</memory>"
 _OURS = re.compile(r"<memory>\n(?:<([^\s<>]+_memory)>\n[^<]*\n</\1>\n)+</memory>")
 
 
-def render(parts: Mapping[str, Sequence[str]]) -> str:
-    """Render quotes, by their source, as a `<memory>` element; "" if there are none."""
-    elements = []
-    for name, lines in parts.items():
-        items = [listed_text(line) for line in lines]
-        if items:
-            elements += [f"<{name}_memory>", *items, f"</{name}_memory>"]
-    return "\n".join([NOTICE, "<memory>", *elements, "</memory>"]) if elements else ""
+def render(recalls: Sequence[Recall]) -> str:
+    """Render quotes as a `<memory>` element after a notice; "" if there are none."""
+    memory = render_memory(recalls, list(dict.fromkeys(recall.block for recall in recalls)))
+    return f"{NOTICE}\n{memory}" if memory else ""
 
 
 def without_ours(text: str) -> str:
@@ -216,7 +208,8 @@ SPOKEN = ("user", "assistant")
 
 _UNSAID = ("isMeta", "isCompactSummary", "isApiErrorMessage")
 _REMINDER = ("<system-reminder>", "</system-reminder>")
-_COMMAND = re.compile(r"<((?:command|local-command|bash)-\w+)>")
+_COMMANDS = re.compile(r"(?s:(?><((?:command|local-command|bash)-\w+)>.*?</\1>\s*))++")
+"""A text that consists only of elements in which Claude Code reports commands."""
 
 
 class Spoken(NamedTuple):
@@ -286,21 +279,7 @@ def _user_content(content: Any) -> Any:
 def _typed(text: str) -> str:
     rest = parted(text, *_REMINDER)[0]
     rest = text if rest == text else rest.strip()
-    return "" if not rest.strip() or _is_command(rest.strip()) else rest
-
-
-def _is_command(text: str) -> bool:
-    """Return whether a text consists only of elements in which Claude Code reports commands."""
-    at = 0
-    while match := _COMMAND.match(text, at):
-        ends = f"</{match[1]}>"
-        end = text.find(ends, match.end())
-        if end < 0:
-            return False
-        at = end + len(ends)
-        while text[at : at + 1].isspace():
-            at += 1
-    return 0 < at == len(text)
+    return "" if not rest.strip() or _COMMANDS.fullmatch(rest.strip()) else rest
 
 
 ITEM = "response_item"

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
 
 from agent_memory.errors import ConfigError
-from agent_memory.listening.asgi import App
+from agent_memory.listening import App
 
 logger = logging.getLogger(__name__)
 
@@ -161,11 +161,7 @@ _GRACE = 10
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Port 0 picks a free port.
-
-    Raises:
-        ConfigError: The address does not exist on this machine, or is in use.
-    """
+    """Return a listening socket. Port 0 picks a free port."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=128)
@@ -198,8 +194,7 @@ class _Server(uvicorn.Server):
 def serve(app: App, listener: socket.socket, begun: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM, finish requests in progress, and raise the signal again.
 
-    Args:
-        begun: Called when requests are served and the handlers of both signals are in place.
+    `begun` is called when requests are served and the handlers of both signals are in place.
     """
     most = most_connections()
     config = uvicorn.Config(

@@ -7,34 +7,21 @@ import hmac
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import PlainTextResponse
 
+from agent_memory.aio import AsyncAgentMemory
 from agent_memory.config.sources import read_text
 from agent_memory.core.limits import check_id
 from agent_memory.core.tools import EFFECTS
+from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import ConfigError
-from agent_memory.listening.asgi import (
-    REALM,
-    App,
-    Receive,
-    Scope,
-    Send,
-    caller_of,
-    marked,
-    shown_in,
-)
+from agent_memory.listening import REALM, App, Receive, Scope, Send, caller_of, marked, shown_in
 from agent_memory.mcp.server import RequestContext, build
-
-if TYPE_CHECKING:
-    from collections.abc import Set
-
-    from agent_memory.aio import AsyncAgentMemory
-    from agent_memory.engine.memory import AgentMemory
 
 PATH = "/mcp"
 

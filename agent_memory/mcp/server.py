@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 from urllib.parse import quote, unquote
 
 import anyio
@@ -29,11 +29,9 @@ from agent_memory.aio import AsyncAgentMemory
 from agent_memory.core.records import Scope
 from agent_memory.core.token_encodings import joined
 from agent_memory.core.tools import EFFECTS
+from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidInput, ToolRefused
 from agent_memory.mcp.tools import SESSIONS, Offer, check_own, offers
-
-if TYPE_CHECKING:
-    from agent_memory.engine.memory import AgentMemory
 
 logger = logging.getLogger(__name__)
 

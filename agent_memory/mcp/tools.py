@@ -17,12 +17,12 @@ from pydantic import Field
 from agent_memory.core.limits import quoted
 from agent_memory.core.records import Scope
 from agent_memory.core.tools import Effect, Tool, tool, tools_of
+from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.reading import Kind, Query, ReadMessage
+from agent_memory.engine.user import User
 from agent_memory.errors import ConfigError, ToolRefused
 
 if TYPE_CHECKING:
-    from agent_memory.engine.memory import AgentMemory
-    from agent_memory.engine.user import User
     from agent_memory.ltm_blocks.notes import Note
 
 

@@ -17,7 +17,7 @@ from inspect import isawaitable
 from math import inf
 from random import getrandbits
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote, unquote_to_bytes
 
 import anyio
@@ -28,59 +28,28 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route, Router
 
 from agent_memory import __version__
-from agent_memory.aio import MODEL_THREADS, THREADS
+from agent_memory.aio import MODEL_THREADS, THREADS, AsyncAgentMemory
 from agent_memory.client.calls import EXACT
 from agent_memory.core.notices import error_text
 from agent_memory.core.tracing import arriving, failed, is_on, set_attributes, span
 from agent_memory.errors import AgentMemoryError, StoreUnavailable
-from agent_memory.listening.asgi import marked, shown_in
+from agent_memory.listening import App, Event, Receive, Scope, Send, marked, shown_in
+from agent_memory.server import wire
 from agent_memory.server.batching import Batcher
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import Credentials, unauthenticated
-from agent_memory.server.limits import Buckets, Limits
-from agent_memory.server.logs import fields
-from agent_memory.server.metrics import MemoryFigures, Reading
-from agent_memory.server.openapi import document
-from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll
-from agent_memory.server.problems import (
-    BROKEN,
-    FORBIDDEN,
-    INVALID,
-    NO_SUCH_CALL,
-    NOT_CONFIGURED,
-    TOO_MANY,
-    UNAUTHENTICATED,
-    WRONG_METHOD,
-    Kind,
-    Refused,
-    problem_of,
-)
+from agent_memory.server.credentials import Buckets, Credentials, Limits, Principal, unauthenticated
+from agent_memory.server.monitoring import MemoryFigures, Metrics, Reading, fields
+from agent_memory.server.operation import PREFIX, At, Form, Operation, Run, RunAll, document
+from agent_memory.server.problems import Kind, Refused, problem_of
 from agent_memory.server.static import page_routes
-from agent_memory.server.wire import (
-    ALWAYS,
-    answer_of,
-    body_of,
-    encoded,
-    form_of,
-    key_of,
-    line_of,
-    problem_response,
-    query_of,
-    version_of,
-)
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-    from agent_memory.aio import AsyncAgentMemory
-    from agent_memory.listening.asgi import App, Event, Receive, Scope, Send
-    from agent_memory.server.credentials import Principal
-    from agent_memory.server.metrics import Metrics
+_Remembered = tuple[str, Principal]
+_Job = tuple[_Remembered | None, At, Form]
 
-_Remembered: TypeAlias = "tuple[str, Principal]"
-_Job: TypeAlias = "tuple[_Remembered | None, At, Form]"
-
-Authenticate = Callable[[Request], "Principal | Awaitable[Principal]"]
+Authenticate = Callable[[Request], Principal | Awaitable[Principal]]
 """Returns the principal of a request, or raises an `HTTPException` or `Refused`."""
 
 T = TypeVar("T")
@@ -143,7 +112,7 @@ class Application:
         self._mcp = mcp
         self._buckets = Buckets(self._limits)
         self._batchers = self._open_batchers()
-        self._document = encoded(document(OPERATIONS, __version__))
+        self._document = wire.encoded(document(OPERATIONS, __version__))
         self._ready = (False, -_READY_SECONDS)
         self.figures = MemoryFigures(memory)
         routes = [
@@ -190,7 +159,7 @@ class Application:
                 problem = problem_of(_refusal_of(error))
                 self._log_failure(line, error, problem.kind)
                 if not line.status:
-                    await problem_response(problem)(scope, receive, sending)
+                    await wire.problem_response(problem)(scope, receive, sending)
             finally:
                 self._note(line, traced)
 
@@ -227,8 +196,8 @@ class Application:
             call = partial(self._call, operation.run, job)
             answer = await self._run(call, threads=_threads_of(operation))
         if not operation.streams:
-            return answer_of(answer)
-        headers = {**ALWAYS, "content-type": operation.streams}
+            return wire.answer_of(answer)
+        headers = {**wire.ALWAYS, "content-type": operation.streams}
         return _Stream(self._pieces(answer, operation), headers=headers)
 
     async def _read(
@@ -240,15 +209,15 @@ class Application:
     ) -> tuple[At, Form, int]:
         """Authorize a request and validate its body. Return also the body's size in bytes."""
         principal = await self._authenticate(request, remembered)
-        named, query = query_of(request.scope["query_string"])
+        named, query = wire.query_of(request.scope["query_string"])
         user_id = _user_of(operation, principal, named)
         if operation.needs is not None:
             principal.require(operation.needs)
-        body = await body_of(request, self._limits.body_bytes) if operation.has_body else b""
+        body = await wire.body_of(request, self._limits.body_bytes) if operation.has_body else b""
         headers = request.headers
         exact = operation.exact and any(EXACT in value for value in headers.getlist("accept"))
-        form = form_of(operation, path, query, body, exact)
-        marks = key_of(headers, operation), version_of(headers)
+        form = wire.form_of(operation, path, query, body, exact)
+        marks = wire.key_of(headers, operation), wire.version_of(headers)
         at = At(self._memory.memory, user_id, principal, *marks, exact)
         return at, form, len(body)
 
@@ -256,13 +225,13 @@ class Application:
         line = request.scope[_LINE]
         line.route = MCP
         if request.method != "POST":  # the server is stateless, and has no streams or sessions
-            raise Refused(WRONG_METHOD, headers={"Allow": "POST"})
+            raise Refused(Kind.WRONG_METHOD, headers={"Allow": "POST"})
         principal = await self._authenticate(request)
-        named, rest = query_of(request.scope["query_string"])
+        named, rest = wire.query_of(request.scope["query_string"])
         user_id = principal.user(named)
         if rest:
-            raise Refused(INVALID, "The query has fields besides user_id. Remove them.")
-        body = await body_of(request, self._limits.body_bytes)
+            raise Refused(Kind.INVALID, "The query has fields besides user_id. Remove them.")
+        body = await wire.body_of(request, self._limits.body_bytes)
         coming = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -271,7 +240,7 @@ class Application:
 
             async def sending(event: Event) -> None:
                 if event["type"] == "http.response.start":
-                    MutableHeaders(scope=event).update(ALWAYS)
+                    MutableHeaders(scope=event).update(wire.ALWAYS)
                 await send(event)
 
             passing = mcp(marked(scope, user_id, principal.rights), receiving, sending)
@@ -304,7 +273,7 @@ class Application:
         wait = self._buckets.wait(f"{principal.name} {principal.users}", monotonic())
         if wait:
             detail = f"This credential makes too many requests. Try again in {wait} s."
-            raise Refused(TOO_MANY, detail, headers={"Retry-After": str(wait)})
+            raise Refused(Kind.TOO_MANY, detail, headers={"Retry-After": str(wait)})
         return principal
 
     async def _run(self, call: Callable[[], T], threads: int = THREADS) -> T:
@@ -362,19 +331,19 @@ class Application:
                     item = await self._memory._run(step, threads)
                 if item is None:
                     break
-                yield line_of(item, operation.streams)
+                yield wire.line_of(item, operation.streams)
         except AgentMemoryError as error:
             logger.warning("A stream failed: %s", type(error).__name__)
             failed = {"event": "error", "kind": "error", "problem": problem_of(error).body()}
-            yield line_of(failed, operation.streams)
+            yield wire.line_of(failed, operation.streams)
         finally:
             close = getattr(items, "close", None)
             if close is not None:
                 close()
 
     def _log_failure(self, line: _LogLine, error: Exception, kind: Kind) -> None:
-        if kind.status >= 500 and kind is not NOT_CONFIGURED:
-            level = logging.ERROR if kind is BROKEN else logging.WARNING
+        if kind.status >= 500 and kind is not Kind.NOT_CONFIGURED:
+            level = logging.ERROR if kind is Kind.BROKEN else logging.WARNING
             extra = fields(request=line.id, route=line.route)
             if isinstance(error, StoreUnavailable):  # its text names the store, and no user data
                 logger.warning("A call failed: %s", error, extra=extra)
@@ -407,12 +376,12 @@ class Application:
 
     async def _live(self, request: Request) -> Response:
         """Answer that the process is alive, without any check."""
-        return _named(request, answer_of({"status": "live"}))
+        return _named(request, wire.answer_of({"status": "live"}))
 
     async def _is_ready(self, request: Request) -> Response:
         ready = await self._reachable()
         status = {"status": "ready" if ready else "the store does not answer"}
-        return _named(request, answer_of(status, 200 if ready else 503))
+        return _named(request, wire.answer_of(status, 200 if ready else 503))
 
     async def _reachable(self) -> bool:
         """Return whether the store answers. The store is checked at most once in 2 seconds."""
@@ -441,10 +410,10 @@ class Application:
         principal = await self._authenticate(request, remembered)
         principal.require("admin")
         body = self._metrics.text(up, await self.figures.reading() if up else Reading())
-        return _named(request, Response(body, 200, ALWAYS, self._metrics.media_type))
+        return _named(request, Response(body, 200, wire.ALWAYS, self._metrics.media_type))
 
     async def _described(self, request: Request) -> Response:
-        return _named(request, Response(self._document, 200, ALWAYS, "application/json"))
+        return _named(request, Response(self._document, 200, wire.ALWAYS, "application/json"))
 
 
 class _Stream(StreamingResponse):
@@ -473,11 +442,11 @@ def _decoded(part: str) -> str:
     try:
         return unquote_to_bytes(part).decode()
     except UnicodeDecodeError:
-        raise Refused(NO_SUCH_CALL) from None
+        raise Refused(Kind.NO_SUCH_CALL) from None
 
 
 async def _no_such_call(scope: Scope, receive: Receive, send: Send) -> None:
-    raise Refused(NO_SUCH_CALL)
+    raise Refused(Kind.NO_SUCH_CALL)
 
 
 def _refusal_of(error: Exception) -> Exception:
@@ -485,9 +454,9 @@ def _refusal_of(error: Exception) -> Exception:
         return error
     headers = error.headers or {}
     if error.status_code in (401, 403):  # raised by the application's own sign-in
-        kind = UNAUTHENTICATED if error.status_code == 401 else FORBIDDEN
+        kind = Kind.UNAUTHENTICATED if error.status_code == 401 else Kind.FORBIDDEN
         return Refused(kind, str(error.detail), headers=headers)
-    return Refused(WRONG_METHOD if "Allow" in headers else NO_SUCH_CALL, headers=headers)
+    return Refused(Kind.WRONG_METHOD if "Allow" in headers else Kind.NO_SUCH_CALL, headers=headers)
 
 
 def _shown_in(request: Request) -> str:
@@ -504,5 +473,5 @@ def _user_of(operation: Operation, principal: Principal, named: str | None) -> s
     if operation.of_user:
         return principal.user(named)
     if named is not None:
-        raise Refused(INVALID, "This call takes no user_id. Remove it.")
+        raise Refused(Kind.INVALID, "This call takes no user_id. Remove it.")
     return ""

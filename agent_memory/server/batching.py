@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-if TYPE_CHECKING:
-    from agent_memory.aio import Run
+from agent_memory.aio import Run
 
 J = TypeVar("J")
 
@@ -45,8 +44,7 @@ class Batcher(Generic[J]):
     async def run(self, job: J) -> Any:
         """Run a call, in a batch with other calls if possible, and return its result.
 
-        Raises:
-            TimeoutError: The call took too long. A call that has started still runs to its end.
+        After a `TimeoutError`, a call that has started still runs to its end.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()

@@ -1,4 +1,4 @@
-"""Authenticates requests by API key or JWT, and checks the rights and users of the credential.
+"""Authenticates requests by API key or JWT, checks the credential's rights and users, counts them.
 
 No field of a request can extend these rights and users.
 """
@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import urlsplit
@@ -20,15 +21,8 @@ from agent_memory.client.service import MARK
 from agent_memory.core.cache import Cache
 from agent_memory.core.limits import check_id, quoted
 from agent_memory.errors import ConfigError, InvalidId, InvalidInput
-from agent_memory.listening.asgi import REALM
-from agent_memory.server.problems import (
-    FORBIDDEN,
-    INVALID,
-    UNAUTHENTICATED,
-    UNAVAILABLE,
-    Refused,
-    other_user,
-)
+from agent_memory.listening import REALM
+from agent_memory.server.problems import Kind, Refused, other_user
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -71,7 +65,7 @@ class Principal:
             own = one_user(self.users)
             if own is not None:
                 return own
-            raise Refused(INVALID, "This credential is for several users. Add ?user_id=.")
+            raise Refused(Kind.INVALID, "This credential is for several users. Add ?user_id=.")
         if not any(_is_of(named, pattern) for pattern in self.users):
             raise other_user()
         check_id("user_id", named)
@@ -81,7 +75,7 @@ class Principal:
         if right not in self.rights:
             has = ", ".join(name for name in RIGHTS if name in self.rights)
             raise Refused(
-                FORBIDDEN, f'This call needs the right "{right}". The credential has: {has}.'
+                Kind.FORBIDDEN, f'This call needs the right "{right}". The credential has: {has}.'
             )
 
 
@@ -205,7 +199,7 @@ class Tokens:
             finally:
                 self._fetching.release()
         if not self._keys:
-            raise Refused(UNAVAILABLE)
+            raise Refused(Kind.UNAVAILABLE)
         return self._keys.get(kid)
 
 
@@ -267,4 +261,35 @@ class Credentials:
 
 def unauthenticated() -> Refused:
     """Return the error for a missing or invalid credential."""
-    return Refused(UNAUTHENTICATED, headers={"WWW-Authenticate": REALM})
+    return Refused(Kind.UNAUTHENTICATED, headers={"WWW-Authenticate": REALM})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of every request."""
+
+    body_bytes: int = 4 * 1024 * 1024  # maximum size of a request's body
+    # average number of requests per second for a credential, in each process; 0 for no limit
+    per_second: float = 50.0
+    burst: int = 200  # number of requests that a credential may make without a pause
+    call_seconds: float = 60.0  # the time limit of a call
+
+
+class Buckets:
+    """Counts the requests of credentials in this process. For one event loop only."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._kept: Cache[str, tuple[float, float]] = Cache(_MOST_REMEMBERED)  # requests left, time
+
+    def wait(self, name: str, now: float) -> int:
+        """Count a request and return 0. If it exceeds the limit, return the seconds to wait."""
+        limits = self._limits
+        if not limits.per_second:
+            return 0
+        left, at = self._kept.get(name, (limits.burst, now))
+        left = min(limits.burst, left + max(0.0, now - at) * limits.per_second)
+        wait = 0 if left >= 1 else max(1, ceil((1 - left) / limits.per_second))
+        # the cache evicts the least recently used bucket, which is usually full again
+        self._kept.put(name, (left if wait else left - 1, now))
+        return wait

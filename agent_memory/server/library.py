@@ -27,7 +27,7 @@ from agent_memory.errors import AccessDenied, Damaged, InvalidInput, SessionDele
 from agent_memory.server.forms import FORMS
 from agent_memory.server.inputs import SHARE, input_of
 from agent_memory.server.operation import At, Operation, about, place_of
-from agent_memory.server.problems import INVALID, NOT_FOUND, Refused, not_found
+from agent_memory.server.problems import Kind, Refused, not_found
 
 _ABSENT = object()
 
@@ -129,7 +129,7 @@ def errors_for_admins(at: At) -> Iterator[None]:
     except AccessDenied as error:
         if "admin" not in at.principal.rights:
             raise
-        raise Refused(NOT_FOUND, str(error), error=type(error)) from error
+        raise Refused(Kind.NOT_FOUND, str(error), error=type(error)) from error
 
 
 def _check_there(call: Call, at: At, request: Any, target: Any) -> None:
@@ -184,7 +184,7 @@ def _limit(call: Call, at: At, request: Any, arguments: dict[str, Any]) -> None:
     limit: int = request.limit
     if not at.exact and not 1 <= limit <= MOST:
         problem = f"limit is {limit}. Use 1 to {MOST}"
-        raise Refused(INVALID, f"{problem}.", ({"field": "limit", "problem": problem},))
+        raise Refused(Kind.INVALID, f"{problem}.", ({"field": "limit", "problem": problem},))
     paged = FORMS[call.form].paged
     if paged == "all":
         arguments.pop("limit", None)

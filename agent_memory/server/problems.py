@@ -7,7 +7,7 @@ the message of an internal error, which may name hosts or repeat user data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from agent_memory import errors
@@ -17,124 +17,130 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/problem+json"
 
-_PREFIX = "urn:agent-memory:problem:"
 _LONGEST_PLACE = 100
 _MOST_MISTAKES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of problem. The name of a kind never changes, so that programs can rely on it."""
+class Kind(Enum):
+    """A kind of problem: its name, status, title, error, and detail.
 
-    name: str
-    status: int
-    title: str
-    # the class of `agent_memory.errors` that the client raises, unless the problem names another
-    # class
-    error: type[errors.AgentMemoryError]
-    # the usual detail of a problem of this kind; None means the message of the error
-    detail: str | None = None
+    The name of a kind never changes, so that programs can rely on it. `error` is the class of
+    `agent_memory.errors` that the client raises, unless the problem names another class. `detail`
+    is the usual detail of a problem of this kind. None means the message of the error.
+    """
 
-    @property
-    def type(self) -> str:
-        return f"{_PREFIX}{self.name}"
+    INVALID = ("invalid-request", 422, "The request is invalid", errors.InvalidInput)
+    UNREADABLE = ("unreadable-body", 400, "The body is not a JSON object", errors.InvalidInput)
+    UNAUTHENTICATED = (
+        "unauthenticated",
+        401,
+        "A valid credential is required",
+        errors.AccessDenied,
+        "Send `Authorization: Bearer` with a valid key. `agent-memory keys create` creates one.",
+    )
+    FORBIDDEN = ("forbidden", 403, "The credential lacks the right", errors.AccessDenied)
+    NOT_FOUND = (
+        "not-found",
+        404,
+        "Not found",
+        errors.AccessDenied,
+        "The data does not exist, or this credential has no access to it. Check the ids.",
+    )
+    NO_SUCH_CALL = (
+        "no-such-call",
+        404,
+        "There is no such call",
+        errors.UnsupportedOperation,
+        "The calls are listed at /v1/openapi.json.",
+    )
+    WRONG_METHOD = (
+        "wrong-method",
+        405,
+        "The path does not support this method",
+        errors.UnsupportedOperation,
+        "Use one of the methods in the `Allow` header.",
+    )
+    CONFLICT = ("conflict", 409, "The request conflicts with an earlier one", errors.Conflict)
+    CHANGED = ("changed", 412, "The version has changed", errors.VersionConflict)
+    TOO_LARGE = ("too-large", 413, "The request is too large", errors.MessageTooLarge)
+    TOO_MANY = ("too-many-requests", 429, "Too many requests", errors.StoreUnavailable)
+    BROKEN = (
+        "internal",
+        500,
+        "The call failed",
+        errors.AgentMemoryError,
+        "The call failed because of an error in the service. The service's log has the error under "
+        "the request's id.",
+    )
+    NOT_CONFIGURED = (
+        "not-configured",
+        501,
+        "The service is not configured for this",
+        errors.ConfigError,
+    )
+    MODEL_FAILED = (
+        "model-failed",
+        502,
+        "The model failed",
+        errors.ModelError,
+        "The model gave no usable answer, or was not called. Nothing was stored.",
+    )
+    DAMAGED = (
+        "damaged",
+        500,
+        "A record is damaged",
+        errors.Damaged,
+        "A stored record is damaged. On the server, run `agent-memory doctor`.",
+    )
+    UNAVAILABLE = (
+        "unavailable",
+        503,
+        "The service is temporarily unavailable",
+        errors.StoreUnavailable,
+        "The memory is temporarily unavailable. Try again. Repeat a write with the same "
+        "Idempotency-Key.",
+    )
+    TOO_SLOW = (
+        "too-slow",
+        504,
+        "The call took too long",
+        errors.StoreUnavailable,
+        "The call did not finish in time. It may still finish. Try again. Repeat a write with the "
+        "same Idempotency-Key.",
+    )
 
+    def __init__(
+        self,
+        name: str,
+        status: int,
+        title: str,
+        error: type[errors.AgentMemoryError],
+        detail: str | None = None,
+    ) -> None:
+        self.type = f"urn:agent-memory:problem:{name}"
+        self.status = status
+        self.title = title
+        self.error = error
+        self.detail = detail
 
-INVALID = Kind("invalid-request", 422, "The request is invalid", errors.InvalidInput)
-UNREADABLE = Kind("unreadable-body", 400, "The body is not a JSON object", errors.InvalidInput)
-UNAUTHENTICATED = Kind(
-    "unauthenticated",
-    401,
-    "A valid credential is required",
-    errors.AccessDenied,
-    "Send `Authorization: Bearer` with a valid key. `agent-memory keys create` creates one.",
-)
-FORBIDDEN = Kind("forbidden", 403, "The credential lacks the right", errors.AccessDenied)
-NOT_FOUND = Kind(
-    "not-found",
-    404,
-    "Not found",
-    errors.AccessDenied,
-    "The data does not exist, or this credential has no access to it. Check the ids.",
-)
-NO_SUCH_CALL = Kind(
-    "no-such-call",
-    404,
-    "There is no such call",
-    errors.UnsupportedOperation,
-    "The calls are listed at /v1/openapi.json.",
-)
-WRONG_METHOD = Kind(
-    "wrong-method",
-    405,
-    "The path does not support this method",
-    errors.UnsupportedOperation,
-    "Use one of the methods in the `Allow` header.",
-)
-CONFLICT = Kind("conflict", 409, "The request conflicts with an earlier one", errors.Conflict)
-CHANGED = Kind("changed", 412, "The version has changed", errors.VersionConflict)
-TOO_LARGE = Kind("too-large", 413, "The request is too large", errors.MessageTooLarge)
-TOO_MANY = Kind("too-many-requests", 429, "Too many requests", errors.StoreUnavailable)
-BROKEN = Kind(
-    "internal",
-    500,
-    "The call failed",
-    errors.AgentMemoryError,
-    "The call failed because of an error in the service. The service's log has the error under "
-    "the request's id.",
-)
-NOT_CONFIGURED = Kind(
-    "not-configured", 501, "The service is not configured for this", errors.ConfigError
-)
-MODEL_FAILED = Kind(
-    "model-failed",
-    502,
-    "The model failed",
-    errors.ModelError,
-    "The model gave no usable answer, or was not called. Nothing was stored.",
-)
-DAMAGED = Kind(
-    "damaged",
-    500,
-    "A record is damaged",
-    errors.Damaged,
-    "A stored record is damaged. On the server, run `agent-memory doctor`.",
-)
-UNAVAILABLE = Kind(
-    "unavailable",
-    503,
-    "The service is temporarily unavailable",
-    errors.StoreUnavailable,
-    "The memory is temporarily unavailable. Try again. Repeat a write with the same "
-    "Idempotency-Key.",
-)
-TOO_SLOW = Kind(
-    "too-slow",
-    504,
-    "The call took too long",
-    errors.StoreUnavailable,
-    "The call did not finish in time. It may still finish. Try again. Repeat a write with the same "
-    "Idempotency-Key.",
-)
 
 _KINDS: Mapping[type[BaseException], Kind] = {
-    errors.VersionConflict: CHANGED,
-    errors.Conflict: CONFLICT,
-    errors.SessionExists: CONFLICT,
-    errors.MessageTooLarge: TOO_LARGE,
-    errors.InvalidInput: INVALID,
-    errors.AccessDenied: NOT_FOUND,
-    errors.InvalidBudget: INVALID,
-    errors.ConfigError: NOT_CONFIGURED,
-    errors.UnsupportedOperation: NOT_CONFIGURED,
-    errors.Damaged: DAMAGED,
-    errors.StoreError: UNAVAILABLE,
-    errors.MemoryClosed: UNAVAILABLE,
-    errors.ModelRequired: NOT_CONFIGURED,
-    errors.ModelError: MODEL_FAILED,
-    TimeoutError: TOO_SLOW,
+    errors.VersionConflict: Kind.CHANGED,
+    errors.Conflict: Kind.CONFLICT,
+    errors.SessionExists: Kind.CONFLICT,
+    errors.MessageTooLarge: Kind.TOO_LARGE,
+    errors.InvalidInput: Kind.INVALID,
+    errors.AccessDenied: Kind.NOT_FOUND,
+    errors.InvalidBudget: Kind.INVALID,
+    errors.ConfigError: Kind.NOT_CONFIGURED,
+    errors.UnsupportedOperation: Kind.NOT_CONFIGURED,
+    errors.Damaged: Kind.DAMAGED,
+    errors.StoreError: Kind.UNAVAILABLE,
+    errors.MemoryClosed: Kind.UNAVAILABLE,
+    errors.ModelRequired: Kind.NOT_CONFIGURED,
+    errors.ModelError: Kind.MODEL_FAILED,
+    TimeoutError: Kind.TOO_SLOW,
 }
-KINDS = tuple(value for value in [*globals().values()] if isinstance(value, Kind))
 
 
 class Refused(errors.AgentMemoryError):
@@ -168,21 +174,21 @@ class Refused(errors.AgentMemoryError):
 
 def not_found() -> Refused:
     """Return the error for data that does not exist or belongs to another user."""
-    return Refused(NOT_FOUND)
+    return Refused(Kind.NOT_FOUND)
 
 
 def other_user() -> Refused:
     """Return the error for a user that the credential may not act for, existing or not."""
     mistake = {"field": "user_id", "problem": "this credential has no access to this user"}
-    return Refused(NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,))
+    return Refused(Kind.NOT_FOUND, f"user_id: {mistake['problem']}.", (mistake,))
 
 
 def problem_of(error: BaseException) -> Refused:
     if isinstance(error, Refused):
         return error
-    kind = next((_KINDS[base] for base in type(error).__mro__ if base in _KINDS), BROKEN)
+    kind = next((_KINDS[base] for base in type(error).__mro__ if base in _KINDS), Kind.BROKEN)
     # the client learns the class of this library's errors, but not why something was not found
-    own = type(error).__module__ == errors.__name__ and kind is not NOT_FOUND
+    own = type(error).__module__ == errors.__name__ and kind is not Kind.NOT_FOUND
     detail = str(error) if kind.detail is None else kind.detail
     return Refused(kind, detail, error=type(error) if own else None)
 
@@ -196,7 +202,7 @@ def invalid(error: ValidationError) -> Refused:
     )
     first = mistakes[0]
     detail = f"{first['field'] or 'The request'}: {first['problem']}."
-    return Refused(INVALID, detail, mistakes)
+    return Refused(Kind.INVALID, detail, mistakes)
 
 
 def _problem(failure: Mapping[str, Any]) -> str:

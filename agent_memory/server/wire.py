@@ -16,14 +16,7 @@ from starlette.responses import Response
 from agent_memory.client.calls import EXACT
 from agent_memory.server.library import Value
 from agent_memory.server.operation import Form, Operation, Streamed
-from agent_memory.server.problems import (
-    INVALID,
-    MEDIA_TYPE,
-    TOO_LARGE,
-    UNREADABLE,
-    Refused,
-    invalid,
-)
+from agent_memory.server.problems import MEDIA_TYPE, Kind, Refused, invalid
 from agent_memory.server.shapes import plain
 
 USER = "user_id"
@@ -52,13 +45,13 @@ def query_of(raw: bytes) -> tuple[str | None, dict[str, list[str]]]:
         text, most = raw.decode("ascii"), _MOST_FIELDS
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
     except ValueError:
-        raise Refused(INVALID, "The query is not valid. Send it percent-encoded.") from None
+        raise Refused(Kind.INVALID, "The query is not valid. Send it percent-encoded.") from None
     fields: dict[str, list[str]] = {}
     for name, value in pairs:
         fields.setdefault(name, []).append(value)
     users = fields.pop(USER, [])
     if len(users) > 1:
-        raise Refused(INVALID, "The query has more than one user_id. Send one.")
+        raise Refused(Kind.INVALID, "The query has more than one user_id. Send one.")
     return (users[0] if users else None), fields
 
 
@@ -73,18 +66,18 @@ def form_of(
     if operation.has_body:
         fields = _object(body)
         if query:
-            raise Refused(INVALID, "The query has fields. Send them in the body.")
+            raise Refused(Kind.INVALID, "The query has fields. Send them in the body.")
     else:
         fields = {}
         for name, values in query.items():
             if name not in operation.lists and len(values) > 1:
-                raise Refused(INVALID, "The query repeats a field. Send each field once.")
+                raise Refused(Kind.INVALID, "The query repeats a field. Send each field once.")
             fields[name] = values if name in operation.lists else values[0]
         for name in operation.lists:  # a query cannot express an empty list
             if operation.form.model_fields[name].is_required():
                 fields.setdefault(name, [])
     if path.keys() & fields.keys():
-        raise Refused(INVALID, "A field of the path is sent twice. Send it in the path only.")
+        raise Refused(Kind.INVALID, "A field of the path is sent twice. Send it in the path only.")
     try:
         return operation.form.model_validate(
             {**fields, **path}, strict=operation.has_body, context={EXACT: exact}
@@ -100,14 +93,14 @@ def key_of(headers: Headers, operation: Operation) -> str | None:
         return None
     if not (operation.once or operation.again):
         raise Refused(
-            INVALID,
+            Kind.INVALID,
             "This call takes no Idempotency-Key: a repeated call takes effect twice. Leave the key "
             "out. If no answer arrives, read the data before you repeat the call.",
         )
     text = unquote_to_bytes(key).decode("utf-8", "replace")
     if not (key.strip() and len(text) <= _LONGEST_KEY and key.isascii()):
         raise Refused(
-            INVALID,
+            Kind.INVALID,
             f"The Idempotency-Key is not valid. Send 1 to {_LONGEST_KEY} characters, "
             "percent-encoded.",
         )
@@ -121,7 +114,7 @@ def version_of(headers: Headers) -> str | None:
         return None
     tag = header.strip()
     if len(tag) < 3 or not (tag[0] == tag[-1] == '"') or '"' in tag[1:-1]:
-        raise Refused(INVALID, "If-Match is not valid. Send one ETag, unchanged.")
+        raise Refused(Kind.INVALID, "If-Match is not valid. Send one ETag, unchanged.")
     return unquote(tag[1:-1])
 
 
@@ -131,9 +124,9 @@ def _object(body: bytes) -> dict[str, Any]:
     try:
         value = json.loads(body.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):  # the error's message may repeat the body
-        raise Refused(UNREADABLE, "The body is not JSON in UTF-8. Send one object.") from None
+        raise Refused(Kind.UNREADABLE, "The body is not JSON in UTF-8. Send one object.") from None
     if not isinstance(value, dict):
-        raise Refused(UNREADABLE, "The body is JSON, but not an object. Send one object.")
+        raise Refused(Kind.UNREADABLE, "The body is JSON, but not an object. Send one object.")
     return value
 
 
@@ -144,12 +137,12 @@ def _refuse(constant: str) -> Any:
 def _header(headers: Headers, name: str) -> str | None:
     values = headers.getlist(name)
     if len(values) > 1:
-        raise Refused(INVALID, f"{name} is sent more than once. Send it once.")
+        raise Refused(Kind.INVALID, f"{name} is sent more than once. Send it once.")
     return values[0] if values else None
 
 
 def _too_large(most: int) -> Refused:
-    return Refused(TOO_LARGE, f"The body has more than {most:,} bytes. Split the request.")
+    return Refused(Kind.TOO_LARGE, f"The body has more than {most:,} bytes. Split the request.")
 
 
 ALWAYS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}

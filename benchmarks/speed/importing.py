@@ -40,7 +40,7 @@ def run(folder: str, *command: str) -> tuple[str, float]:
     """Run a command. Return its output and its peak memory in MiB."""
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-c", "from agent_memory.cli.app import main; main()", *command],
+        [sys.executable, "-c", "from agent_memory.cli.entry import main; main()", *command],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,

@@ -14,7 +14,7 @@ import pytest
 
 from agent_memory import AgentMemory
 from agent_memory.errors import StoreUnavailable
-from agent_memory.server.logs import JsonLines
+from agent_memory.server.monitoring import JsonLines
 from agent_memory.stores.sql.backups import back_up, copied
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft

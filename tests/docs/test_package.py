@@ -53,7 +53,7 @@ def project() -> dict[str, Any]:
 
 def test_importing_loads_nothing_heavy(tmp_path: Path) -> None:
     """Wrong: a driver or litellm is imported at the top of a module: importing takes seconds."""
-    code = "import agent_memory, agent_memory.cli.app, agent_memory.testing; from agent_memory "
+    code = "import agent_memory, agent_memory.cli.entry, agent_memory.testing; from agent_memory "
     code += f"import *; import sys; print([m for m in {HEAVY} if m in sys.modules])"
     assert python(code, tmp_path) == "[]"
 
@@ -113,7 +113,7 @@ def test_users_own_modules_of_these_names(tmp_path: Path) -> None:
     code = (
         "import strategies, ltm_blocks, agent_memory\n"
         "names = [getattr(agent_memory, name) for name in agent_memory.__all__]\n"
-        "import agent_memory.cli.app, agent_memory.stores.sql.store\n"
+        "import agent_memory.cli.entry, agent_memory.stores.sql.store\n"
         "import agent_memory.models.embedders.local\n"
         "print(strategies.MINE, ltm_blocks.MINE, len(names))"
     )

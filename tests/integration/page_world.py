@@ -11,7 +11,7 @@ from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.server.application import Application
 from agent_memory.server.credentials import Credentials
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.metrics import Metrics
+from agent_memory.server.monitoring import Metrics
 from agent_memory.testing import FakeLLM
 from tests.histories import call, result
 from tests.integration.fact_model import Model, said

@@ -16,10 +16,9 @@ from agent_memory import AgentMemory, AsyncAgentMemory
 from agent_memory.client.memory import RemoteMemory
 from agent_memory.listening.serving import listen
 from agent_memory.server.application import Application
-from agent_memory.server.credentials import EVERYBODY, RIGHTS, Credentials
+from agent_memory.server.credentials import EVERYBODY, RIGHTS, Credentials, Limits
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.limits import Limits
-from agent_memory.server.metrics import Metrics
+from agent_memory.server.monitoring import Metrics
 
 _WIDE = Limits(body_bytes=64 * 1024 * 1024, per_second=0)
 _numbers = count(1)

@@ -20,10 +20,9 @@ from agent_memory.ltm_blocks import ExtractiveMemory, FileMemory, SpatialMemory
 from agent_memory.mcp.http import behind
 from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import Credentials, Tokens
+from agent_memory.server.credentials import Credentials, Limits, Tokens
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.limits import Limits
-from agent_memory.server.metrics import Metrics
+from agent_memory.server.monitoring import Metrics
 from agent_memory.server.operation import Operation
 from agent_memory.testing import FakeLLM
 from tests.integration.fact_model import Model

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing 
 STEPS = ("os.rename", "os.remove", "os.chmod", "os.chown", "sqlite3.connect", "tempfile.mkstemp")
 COMMAND = f"""
 import os, signal, sys
-from agent_memory.cli import app, transfer
+from agent_memory.cli import entry, transfer
 from agent_memory.engine import leases
 from agent_memory.stores import sql
 from agent_memory.stores.sql import backups, store
@@ -38,7 +38,7 @@ def hook(event, args):
 
 
 sys.addaudithook(hook)
-app.main()
+entry.main()
 """
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, Strategy, Summarize, Trim
 from agent_memory.cli import demo
-from agent_memory.cli.app import app
+from agent_memory.cli.entry import app
 from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory
 from agent_memory.testing import FakeLLM
 from tests.kit import assistant, clean_environment, invoke, user
@@ -101,7 +101,7 @@ def test_every_command_has_help_and_is_documented() -> None:
 def test_help_loads_nothing_heavy() -> None:
     """Wrong: a command's module imports a heavy package, so that each command starts slowly."""
     heavy = {"pydantic", "litellm", "sqlalchemy", "numpy", "tiktoken", "qdrant_client"}
-    code = f"import sys, agent_memory.cli.app; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, agent_memory.cli.entry; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == b"[]"
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agent_memory import AgentMemory
-from agent_memory.cli import hook_events
-from agent_memory.integrations.hooks import storing
+from agent_memory.cli import hook as command
+from agent_memory.integrations import hooks
 from tests.kit import SECONDS, home_of_its_own, invoke, user
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ Lines = list[dict[str, Any]]
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home_of_its_own(monkeypatch, tmp_path)
-    monkeypatch.setattr(hook_events, "_SECONDS", SECONDS)  # a busy machine
+    monkeypatch.setattr(hooks, "_SECONDS", SECONDS)  # a busy machine
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
@@ -145,8 +145,8 @@ def test_a_message_that_cannot_be_kept_holds_back_no_other(told: str) -> None:
 def test_much_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a hook that runs out of time stores nothing, and starts again each time."""
     path = write(tmp_path / "t.jsonl", claude(*map(str, range(10))))
-    monkeypatch.setattr(storing, "_BATCH", 4)
-    monkeypatch.setattr(hook_events, "_SECONDS", -1.0)
+    monkeypatch.setattr(hooks, "_BATCH", 4)
+    monkeypatch.setattr(hooks, "_SECONDS", -1.0)
     hook("Stop", event(transcript_path=path))
     assert log() == ["0", "1", "2", "3"]
     hook("PreCompact", event(transcript_path=path))
@@ -306,7 +306,7 @@ def test_mistakes_in_options_stop_no_agent(tmp_path: Path) -> None:
 
 def test_too_much_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an event of any size is read into memory."""
-    monkeypatch.setattr(hook_events, "_LONGEST", 10)
+    monkeypatch.setattr(command, "_LONGEST", 10)
     options = ["hook", "Stop", "--user", "ana", "--store", "sqlite:///m.db"]
     done = invoke(options, event())
     assert done.exit_code == 0

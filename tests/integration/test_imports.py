@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_memory import AgentMemory, ExtractiveMemory, Summarize
+from agent_memory.core.records import Recall
 from agent_memory.integrations.importing import import_chats
 from agent_memory.integrations.transcripts import render
 from agent_memory.testing import FakeLLM
@@ -270,7 +271,7 @@ def test_what_nobody_said_is_kept_and_not_shown(tmp_path: Path, memory: AgentMem
 
 def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: recalls that a hook added to a transcript are imported as messages."""
-    ours = render({"log": ["[2026-11-20] user: Kestrel listens on 6543."]})
+    ours = render([Recall("log", "", "[2026-11-20] user: Kestrel listens on 6543.")])
     result = {"type": "tool_result", "tool_use_id": "t", "content": f"x\n{ours}"}
     lines = [
         code("q", None, "user", f"<system-reminder>\n{ours}\n</system-reminder>\nWhich port?"),

@@ -15,7 +15,7 @@ import pytest
 
 from agent_memory import AgentMemory, InvalidInput, NoteMemory
 from agent_memory.integrations.importing import Imported, import_chats, preview
-from agent_memory.integrations.imports import From, json_parts
+from agent_memory.integrations.imports import From, files
 from tests.integration.import_samples import (
     claude,
     code,
@@ -207,8 +207,8 @@ def test_elements_are_those_that_json_reads() -> None:
         raw = json.dumps(values, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
         for size in (1, 2, 3, 7, 64, 10**6):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(json_parts, "_CHUNK", size)
-                parts = list(json_parts.elements(json_parts.OpenFile("f", BytesIO(raw))))
+                patch.setattr(files, "_CHUNK", size)
+                parts = list(files.elements(files.OpenFile("f", BytesIO(raw))))
             assert [getattr(part, "value", part) for part in parts] == values
 
 
@@ -229,8 +229,8 @@ def test_an_unclosed_quote_is_reported(name: str) -> None:
     """Wrong: an unclosed quote is not reported, or makes the reader loop for ever."""
     chats = [gpt_chat(name, gpt(f"{name}-1")) for name in "ab"]
     text = json.dumps(chats).replace(f'"Title of {name}"', f'"Title of {name}')
-    parts = list(json_parts.elements(json_parts.OpenFile("f", BytesIO(text.encode()))))
-    read = [part.value["id"] for part in parts if isinstance(part, json_parts.Element)]
+    parts = list(files.elements(files.OpenFile("f", BytesIO(text.encode()))))
+    read = [part.value["id"] for part in parts if isinstance(part, files.Element)]
     assert read == ["a"][: "ab".index(name)]
     assert len(parts) > len(read)
 

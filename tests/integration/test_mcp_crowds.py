@@ -17,7 +17,7 @@ import pytest
 from agent_memory.listening.serving import MOST, listen, most_connections
 from tests.kit import piped
 
-USUAL = "from agent_memory.cli.app import main; main()"
+USUAL = "from agent_memory.cli.entry import main; main()"
 QUICK = f"""
 from agent_memory.listening import serving
 serving.HEADERS_SECONDS = serving.BODY_SECONDS = 1.0

@@ -14,11 +14,10 @@ from agent_memory.client.calls import EXACT
 from agent_memory.engine.values.items import Put
 from agent_memory.server.application import Application
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.credentials import Credentials
+from agent_memory.server.credentials import Credentials, Limits
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.limits import Limits
-from agent_memory.server.metrics import Metrics
-from agent_memory.server.openapi import document
+from agent_memory.server.monitoring import Metrics
+from agent_memory.server.operation import document
 from tests.integration.serving import BY_NAME, Answer, Service, fill, sample, serving
 from tests.kit import every_nth
 

@@ -19,7 +19,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.server.application import Application
 from agent_memory.server.credentials import Credentials
 from agent_memory.server.keys import KeyRing
-from agent_memory.server.metrics import LONG_SECONDS, Metrics, Watch
+from agent_memory.server.monitoring import LONG_SECONDS, Metrics, Watch
 from agent_memory.stores import MemoryStore
 from agent_memory.testing import FakeLLM
 from agent_memory.testing.contract import together

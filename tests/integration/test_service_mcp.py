@@ -9,8 +9,7 @@ import httpx2
 import pytest
 from mcp import MCPError
 
-from agent_memory.server.credentials import RIGHTS
-from agent_memory.server.limits import Limits
+from agent_memory.server.credentials import RIGHTS, Limits
 from tests.integration.mcp_calls import Mode, call, connected, refusal, resource
 from tests.integration.serving import Service, fill, listening, serving, unanswered
 from tests.integration.tracing import traced

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent_memory.aio import THREADS
 from agent_memory.server.calls import OPERATIONS
-from agent_memory.server.limits import Limits
+from agent_memory.server.credentials import Limits
 from agent_memory.testing import FakeLLM
 from tests.integration.serving import (
     BY_NAME,

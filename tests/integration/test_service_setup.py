@@ -19,8 +19,8 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.server.application import OPENAPI, Application
 from agent_memory.server.calls import OPERATIONS
 from agent_memory.server.credentials import Principal
-from agent_memory.server.logs import JsonLines
-from agent_memory.server.openapi import document
+from agent_memory.server.monitoring import JsonLines
+from agent_memory.server.operation import document
 from tests.integration.serving import Service, serving
 from tests.integration.tracing import Spans, traced
 

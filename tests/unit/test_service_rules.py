@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemoryError, ConfigError, InvalidInput, errors
 from agent_memory.server.credentials import (
     RIGHTS,
+    Buckets,
+    Limits,
     Principal,
     Tokens,
     checked_rights,
     checked_users,
     one_user,
 )
-from agent_memory.server.limits import Buckets, Limits
-from agent_memory.server.logs import JsonLines
-from agent_memory.server.problems import KINDS, Refused, problem_of
+from agent_memory.server.monitoring import JsonLines
+from agent_memory.server.problems import Kind, Refused, problem_of
 
 SHORT = st.text("ab*", min_size=1, max_size=3)
 SECRET = "swordfish"
@@ -92,8 +93,8 @@ def test_each_error_is_told_as_a_problem(kind: type[AgentMemoryError]) -> None:
     error = kind.__new__(kind)
     error.args = (SECRET,)
     problem = problem_of(error)
-    assert problem.kind in KINDS
-    assert problem.kind.name != "internal" or kind is AgentMemoryError
+    assert problem.kind in Kind
+    assert problem.kind is not Kind.BROKEN or kind is AgentMemoryError
     told = json.dumps(problem.body())
     ours = issubclass(kind, InvalidInput | ConfigError | errors.UnsupportedOperation)
     assert (SECRET in told) == (ours or kind is errors.ModelRequired)
@@ -105,7 +106,7 @@ def test_whatever_else_fails_is_no_more_than_that() -> None:
     for error in (RuntimeError(SECRET), KeyError(SECRET), OSError(SECRET)):
         assert SECRET not in json.dumps(problem_of(error).body())
         assert problem_of(error).kind.status == 500
-    assert len({kind.type for kind in KINDS}) == len(KINDS)
+    assert len({kind.type for kind in Kind}) == len(Kind)
 
 
 def test_the_log_says_nothing_that_was_said() -> None:

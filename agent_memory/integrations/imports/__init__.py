@@ -31,11 +31,12 @@ class From(StrEnum):
 
 
 _MODULES = {
-    "assistants": (From.CHATGPT, From.CLAUDE),
-    "coding_agents": (From.CLAUDE_CODE, From.CODEX),
-    "memories": (From.MEM0, From.LETTA),
-    "frameworks": (From.LANGCHAIN, From.LLAMA_INDEX, From.OPENAI_AGENTS, From.JSONL),
+    From.CHATGPT: "assistants",
+    From.CLAUDE: "assistants",
+    From.CLAUDE_CODE: "coding_agents",
+    From.CODEX: "coding_agents",
 }
+"""The module of a source's reader, if it is not `frameworks`."""
 
 
 def reader(source: str) -> Callable[[SourceFiles], Iterator[Event]]:
@@ -45,7 +46,7 @@ def reader(source: str) -> Callable[[SourceFiles], Iterator[Event]]:
             f"The source {quoted(source)} is unknown. Use one of: {', '.join(From)}. Convert other "
             "formats to jsonl: JSON lines with session_id, role and content."
         )
-    module = next(name for name, sources in _MODULES.items() if source in sources)
+    module = _MODULES.get(From(source), "frameworks")
     home = import_module(f"agent_memory.integrations.imports.{module}")
     read = getattr(home, f"read_{source.replace('-', '_')}")
     return cast("Callable[[SourceFiles], Iterator[Event]]", read)

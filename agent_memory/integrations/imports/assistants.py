@@ -22,8 +22,7 @@ from agent_memory.integrations.imports.conversations import (
     sessions_of,
     titled,
 )
-from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.imports.json_parts import elements_in
+from agent_memory.integrations.imports.files import SourceFiles, elements_in
 from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
 
 _HIDDEN = "chatgpt.export"

@@ -27,8 +27,7 @@ from agent_memory.integrations.imports.conversations import (
     usable,
     whole,
 )
-from agent_memory.integrations.imports.files import OpenFile, SourceFiles
-from agent_memory.integrations.imports.json_parts import lines
+from agent_memory.integrations.imports.files import OpenFile, SourceFiles, lines
 from agent_memory.integrations.transcripts import (
     ITEM,
     SPOKEN,

@@ -1,35 +1,179 @@
-"""`AgentMemorySaver`: stores LangGraph's checkpoints as values of a memory."""
+"""A store and a checkpointer for LangGraph that use an `AgentMemory`.
+
+graph = builder.compile(store=AgentMemoryStore(memory), checkpointer=AgentMemorySaver(memory))
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import Any, cast
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
-    BaseCheckpointSaver,
-    ChannelVersions,
-    Checkpoint,
-    CheckpointMetadata,
-    CheckpointTuple,
-    PendingWrite,
-    get_checkpoint_id,
-    get_checkpoint_metadata,
-)
-from langgraph.checkpoint.serde.base import SerializerProtocol
-
 from agent_memory.core.limits import MOST
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.engine.values.items import KeyValue, Put
+from agent_memory.engine.values.key_values import KeyValues
+from agent_memory.errors import MissingExtra
 from agent_memory.integrations.adapting import threaded
+from agent_memory.models.embedders import GivenEmbedder
 
-_ROOT = "langgraph.checkpoints"
+try:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
+        BaseCheckpointSaver,
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        PendingWrite,
+        get_checkpoint_id,
+        get_checkpoint_metadata,
+    )
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        IndexConfig,
+        Item,
+        ListNamespacesOp,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+        ensure_embeddings,
+        get_text_at_path,
+        tokenize_path,
+    )
+except ImportError as error:
+    raise MissingExtra("LangGraph's store and checkpointer", "langgraph") from error
+
+__all__ = ["AgentMemorySaver", "AgentMemoryStore"]
+
+_ITEMS = "langgraph.store"
+_WHOLE = "$"
+
+
+class AgentMemoryStore(BaseStore):
+    """Stores items by namespace and key, in the database of a memory.
+
+    Args:
+        user_id: The user of the items; `memory.delete_user` erases the items. Without a user, only
+            namespaces separate the items of users.
+        index: LangGraph's settings for search by meaning: `embed`, `dims` and `fields`. Without
+            `embed`, the memory's embedder is used.
+        ttl: LangGraph's settings `default_ttl` (minutes) and `refresh_on_read`.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        memory: AgentMemory,
+        *,
+        user_id: str | None = None,
+        index: IndexConfig | dict[str, Any] | None = None,
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self._fields: list[str] = []
+        embedder = None
+        if index is not None:
+            self._fields = list(index.get("fields") or [_WHOLE])
+            if (embed := index.get("embed")) is not None:
+                embeddings = ensure_embeddings(cast("Any", embed))
+                embedder = GivenEmbedder("langgraph", embeddings.embed_documents, index.get("dims"))
+        self._values: KeyValues = memory.values(user_id, embedder=embedder)
+        self.index_config = index
+        self.ttl_config = ttl
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Return the result of each operation. Reads do not see the writes of the same batch."""
+        batch = list(ops)
+        results: list[Result] = [None if isinstance(op, PutOp) else self._read(op) for op in batch]
+        puts = {(op.namespace, op.key): op for op in batch if isinstance(op, PutOp)}
+        stored = [op for op in puts.values() if op.value is not None]
+        self._values.put_many(
+            Put(_place_of(op), op.key, op.value, op.ttl and 60.0 * op.ttl, self._texts(op))
+            for op in stored
+        )
+        for op in puts.values():
+            if op.value is None:
+                self._values.delete(_place_of(op), op.key)
+        return results
+
+    abatch = threaded(batch)  # pyright: ignore[reportAssignmentType]
+
+    def sweep_ttl(self) -> int:
+        """Erase expired items, which searches already ignore, and return their number."""
+        return self._values.sweep()
+
+    def _read(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            item = self._values.get(_place_of(op), op.key, refresh=op.refresh_ttl)
+            return None if item is None else Item(**_fields(item))
+        if isinstance(op, SearchOp):
+            return [SearchItem(**_fields(item), score=item.score) for item in self._search(op)]
+        if isinstance(op, ListNamespacesOp):
+            return self._namespaces(op)
+        raise ValueError(f"{type(op).__name__} is not a store operation.")
+
+    def _search(self, op: SearchOp) -> list[KeyValue]:
+        query = op.query if self.index_config is not None else None
+        items = self._values.search(
+            (_ITEMS, *op.namespace_prefix),
+            query=query or None,
+            where=op.filter,
+            limit=op.limit,
+            offset=op.offset,
+        )
+        if op.refresh_ttl:
+            for item in items:
+                if item.expires_at is not None:
+                    self._values.get(item.namespace, item.key, refresh=True)
+        return items
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        first: Sequence[str] = ()
+        last: Sequence[str] = ()
+        for condition in op.match_conditions or ():
+            if condition.match_type == "prefix":
+                first = condition.path
+            else:
+                last = condition.path
+        found = self._values.namespaces(
+            (_ITEMS, *first),
+            suffix=last,
+            depth=None if op.max_depth is None else op.max_depth + 1,
+            limit=op.limit,
+            offset=op.offset,
+        )
+        return [namespace[1:] for namespace in found]
+
+    def _texts(self, op: PutOp) -> list[str]:
+        if self.index_config is None or op.index is False:
+            return []
+        fields = self._fields if op.index is None else op.index
+        paths = (field if field == _WHOLE else tokenize_path(field) for field in fields)
+        return [text for path in paths for text in get_text_at_path(op.value, path)]
+
+
+def _place_of(op: GetOp | PutOp) -> tuple[str, ...]:
+    return (_ITEMS, *op.namespace)
+
+
+def _fields(item: KeyValue) -> dict[str, Any]:
+    names = ("key", "value", "created_at", "updated_at")
+    return {"namespace": item.namespace[1:], **{name: getattr(item, name) for name in names}}
+
+
+_THREADS = "langgraph.checkpoints"
 _EMPTY = "empty"
 _LATEST = "latest"
 _LONGEST = 80
@@ -155,7 +299,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         self._values.put_many(puts)
 
     def delete_thread(self, thread_id: str) -> None:
-        self._values.clear((_ROOT, str(thread_id)))
+        self._values.clear((_THREADS, str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Erase the checkpoints of runs. The call scans all threads."""
@@ -166,8 +310,8 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             self._drop(place, every, gone)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        items = self._values.search((_ROOT, str(source_thread_id)), limit=MOST)
-        to = (_ROOT, str(target_thread_id))
+        items = self._values.search((_THREADS, str(source_thread_id)), limit=MOST)
+        to = (_THREADS, str(target_thread_id))
         self._values.put_many(
             Put((*to, *item.namespace[len(to) :]), item.key, item.value) for item in items
         )
@@ -219,7 +363,7 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
     def _places(self, config: RunnableConfig | None) -> Sequence[Place]:
         """Return the places (thread and namespace) that have checkpoints."""
         fields = _configurable(config) if config else {}
-        prefix = (_ROOT, str(fields["thread_id"])) if "thread_id" in fields else (_ROOT,)
+        prefix = (_THREADS, str(fields["thread_id"])) if "thread_id" in fields else (_THREADS,)
         places = {
             namespace[:3]
             for namespace in self._values.namespaces(prefix, limit=MOST)
@@ -307,7 +451,7 @@ def _configurable(config: RunnableConfig) -> dict[str, Any]:
 
 def _place(config: RunnableConfig) -> Place:
     fields = _configurable(config)
-    return (_ROOT, str(fields["thread_id"]), _label(fields.get("checkpoint_ns", "")))
+    return (_THREADS, str(fields["thread_id"]), _label(fields.get("checkpoint_ns", "")))
 
 
 def _label(checkpoint_ns: str) -> str:

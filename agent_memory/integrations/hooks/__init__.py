@@ -1,1 +1,0 @@
-"""Hooks for coding agents: they read the agents' events, recall messages, and store transcripts."""
