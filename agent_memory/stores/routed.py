@@ -7,24 +7,8 @@ from typing import Any
 
 from agent_memory.core.records import Lease, Record
 from agent_memory.stores.base import Store
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import BLOCKS, FACT
-from agent_memory.stores.kernel.contract import (
-    DONE,
-    Batch,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Due,
-    Hold,
-    Kernel,
-    LogEndsAt,
-    Outcome,
-    Put,
-    Scan,
-    Wake,
-    Write,
-)
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.kernel.wrapping import KernelWrapper, take_keys
 
@@ -75,60 +59,60 @@ class RoutedStore(KernelStore):
 class RoutedKernel(KernelWrapper):
     """Routes the documents of blocks to other kernels."""
 
-    def __init__(self, inner: Kernel, routes: Mapping[str, Kernel]) -> None:
+    def __init__(self, inner: k.Kernel, routes: Mapping[str, k.Kernel]) -> None:
         super().__init__(inner, routes.values())
         self._routes = routes
 
-    def _of(self, at: DocId) -> Kernel:
+    def _of(self, at: k.DocId) -> k.Kernel:
         block = at.id if at.collection == BLOCKS else at.collection.partition(":")[2]
         return self._routes.get(block, self.inner)
 
-    def commit(self, batch: Batch) -> Outcome:
+    def commit(self, batch: k.Batch) -> k.Outcome:
         """Commit a batch in parts, one per kernel. The common kernel, with the leases, is first."""
-        done = DONE
+        done = k.DONE
         for kernel in self._all:
             conditions = [
                 check
                 for check in batch.conditions
-                if kernel is (self.inner if isinstance(check, LogEndsAt) else self._of(check.id))
+                if kernel is (self.inner if isinstance(check, k.LogEndsAt) else self._of(check.id))
             ]
             writes = [part for write in batch.writes for part in self._part(write, kernel)]
             if conditions or writes:
                 tail = batch.tail if kernel is self.inner else ""
-                outcome = kernel.commit(Batch(conditions, writes, tail))
+                outcome = kernel.commit(k.Batch(conditions, writes, tail))
                 if not outcome.done:
                     return outcome
                 done = outcome if tail else done
         return done
 
-    def _part(self, write: Write, kernel: Kernel) -> Iterator[Write]:
+    def _part(self, write: k.Write, kernel: k.Kernel) -> Iterator[k.Write]:
         """Yield the part of a write for a kernel. The common kernel gets all deletions of facts."""
         match write:
-            case Put(document):
+            case k.Put(document):
                 if self._of(document.key) is kernel:
                     yield write
-            case Due(at) | Hold(at):
+            case k.Due(at) | k.Hold(at):
                 if self._of(at) is kernel:
                     yield write
-            case Wake(ids) | Delete(ids):
+            case k.Wake(ids) | k.Delete(ids):
                 own = [at for at in ids if self._is_in(at, kernel)]
                 if own or (not ids and kernel is self.inner):
                     yield write._replace(ids=own)
-            case DeleteWhere(scan):
-                if self._is_in(DocId(scan.collection, ""), kernel):
+            case k.DeleteWhere(scan):
+                if self._is_in(k.DocId(scan.collection, ""), kernel):
                     yield write
             case _:
                 if kernel is self.inner:
                     yield write
 
-    def _is_in(self, at: DocId, kernel: Kernel) -> bool:
+    def _is_in(self, at: k.DocId, kernel: k.Kernel) -> bool:
         earlier = kernel is self.inner and at.collection.startswith(FACT)
         return earlier or self._of(at) is kernel
 
     def documents(
-        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
-    ) -> list[Document | None]:
-        by_id: dict[DocId, Document | None] = {}
+        self, ids: Sequence[k.DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[k.Document | None]:
+        by_id: dict[k.DocId, k.Document | None] = {}
         for kernel in self._all:
             own = [at for at in ids if self._of(at) is kernel]
             if own:
@@ -136,14 +120,14 @@ class RoutedKernel(KernelWrapper):
                 by_id.update(zip(own, documents, strict=True))
         return [by_id[at] for at in ids]
 
-    def scan(self, scan: Scan) -> list[Document]:
+    def scan(self, scan: k.Scan) -> list[k.Document]:
         if scan.collection != BLOCKS:
-            return self._of(DocId(scan.collection, "")).scan(scan)
+            return self._of(k.DocId(scan.collection, "")).scan(scan)
         scanned = [(document, kernel) for kernel in self._all for document in kernel.scan(scan)]
         return [document for document, kernel in scanned if self._of(document.key) is kernel]
 
     def owners(self, collection: str, beginning: str) -> list[str]:
-        return self._of(DocId(collection, "")).owners(collection, beginning)
+        return self._of(k.DocId(collection, "")).owners(collection, beginning)
 
     def collections(self, beginning: str) -> list[str]:
         return sorted({name for kernel in self._all for name in kernel.collections(beginning)})

@@ -15,33 +15,12 @@ from agent_memory.core.redaction import EMPTY_SYSTEM, stands_nowhere
 from agent_memory.core.system_collections import SYSTEM
 from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.stores.base import Store
-from agent_memory.stores.kernel.coding import (
-    FACT,
-    HEAD,
-    from_micros,
-    is_deleting,
-    record_document,
-    record_from,
-)
-from agent_memory.stores.kernel.contract import (
-    Append,
-    Batch,
-    Delete,
-    Document,
-    Kernel,
-    Line,
-    Missing,
-    Outcome,
-    Part,
-    Put,
-    Scan,
-    Truncate,
-    Unreadable,
-)
+from agent_memory.stores.kernel import coding
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.kernel.wrapping import KernelWrapper, take_keys
 
-_PLACE = f"{FACT}{SYSTEM.name}"
+_PLACE = f"{coding.FACT}{SYSTEM.name}"
 _FORMAT = "agent-memory.elsewhere"
 _BEFORE, _AFTER = '{"role":"system","raw":{"id":"', f'"}},"format":"{_FORMAT}"}}'
 _MOST_CACHED = 4096
@@ -81,20 +60,20 @@ class _Messages(NamedTuple):
 class SplitKernel(KernelWrapper):
     """Replaces system messages by references."""
 
-    def __init__(self, inner: Kernel, system: Kernel) -> None:
+    def __init__(self, inner: k.Kernel, system: k.Kernel) -> None:
         super().__init__(inner, [system])
         self._system = system
         self._cache: Cache[str, _Messages] = Cache(_MOST_CACHED)
 
-    def commit(self, batch: Batch) -> Outcome:
-        heads = {it.id for it in batch.conditions if isinstance(it, Missing)}
-        begun = [at.id for at in heads if at.collection == HEAD]
-        gone = [at for it in batch.writes if isinstance(it, Delete) for at in it.ids]
-        ended = [at for at in gone if at.collection == HEAD]
+    def commit(self, batch: k.Batch) -> k.Outcome:
+        heads = {it.id for it in batch.conditions if isinstance(it, k.Missing)}
+        begun = [at.id for at in heads if at.collection == coding.HEAD]
+        gone = [at for it in batch.writes if isinstance(it, k.Delete) for at in it.ids]
+        ended = [at for at in gone if at.collection == coding.HEAD]
         if begun or ended:
             before = self.inner.documents(ended, bodies=False)
             records = [self._scan(at.id, names=True) for at in ended]
-            outcome = self.inner.commit(Batch(batch.conditions, []))
+            outcome = self.inner.commit(k.Batch(batch.conditions, []))
             if not outcome.done:
                 return self._outcome(outcome)
             for session in begun:
@@ -109,33 +88,33 @@ class SplitKernel(KernelWrapper):
         return outcome
 
     def _delete(
-        self, before: Sequence[Document | None], records: Sequence[Sequence[Document]]
+        self, before: Sequence[k.Document | None], records: Sequence[Sequence[k.Document]]
     ) -> None:
         """Delete the messages of sessions that were not deleted or created again since `before`."""
         now = self.inner.documents([head.key for head in before if head is not None], bodies=False)
         current = {(head.id, head.first) for head in now if head is not None}
         for head, own in zip(before, records, strict=True):
             if head is not None and own and (head.id, head.first) in current:
-                self._system.commit(Batch([], [Delete([document.key for document in own])]))
+                self._system.commit(k.Batch([], [k.Delete([document.key for document in own])]))
                 self._cache.drop(head.id)
 
-    def _empty(self, batch: Batch) -> None:
+    def _empty(self, batch: k.Batch) -> None:
         """Erase the texts of system messages that a batch replaces by redacted messages.
 
         The records stay, because other processes may have cached their ids and use the ids again.
         """
-        if not any(isinstance(write, Truncate) for write in batch.writes):
+        if not any(isinstance(write, k.Truncate) for write in batch.writes):
             return
-        lines = [line for it in batch.writes if isinstance(it, Append) for line in it.lines]
+        lines = [line for it in batch.writes if isinstance(it, k.Append) for line in it.lines]
         seqs = [line.seq for line in lines if _is_redacted(line)]
-        for line in self.inner.lines([Part(lines[0].session, seqs=seqs)]) if seqs else []:
+        for line in self.inner.lines([k.Part(lines[0].session, seqs=seqs)]) if seqs else []:
             record_id = _referred(line.body)
             if record_id is not None:
                 self._write(line.session, record_id, EMPTY_SYSTEM.to_json())
                 self._cache.drop(line.session)
 
-    def encoded(self, document: Document) -> Document:
-        if document.collection != HEAD:
+    def encoded(self, document: k.Document) -> k.Document:
+        if document.collection != coding.HEAD:
             return document
         self._messages(document)
         body = dict[str, Any](json.loads(document.body or '{"system":null}'))
@@ -144,17 +123,17 @@ class SplitKernel(KernelWrapper):
         body["system"] = self._reference(document.id, body["system"])
         return document._replace(body=compact_json(body))
 
-    def encoded_line(self, line: Line) -> Line:
+    def encoded_line(self, line: k.Line) -> k.Line:
         if line.role not in SYSTEM_ROLES and (line.role or not _message_of(line).is_system):
             return line
         text = line.body or compact_json({"role": line.role, "content": line.text})
         return line._replace(role="system", text="", body=self._reference(line.session, text))
 
-    def decoded(self, documents: Sequence[Document | None]) -> list[Document | None]:
+    def decoded(self, documents: Sequence[k.Document | None]) -> list[k.Document | None]:
         return [document and self._decoded_head(document) for document in documents]
 
-    def _decoded_head(self, document: Document) -> Document:
-        if document.collection != HEAD:
+    def _decoded_head(self, document: k.Document) -> k.Document:
+        if document.collection != coding.HEAD:
             return document
         messages = self._messages(document)
         if _FORMAT not in document.body:
@@ -164,15 +143,15 @@ class SplitKernel(KernelWrapper):
         except ValueError:
             return document  # the caller decodes the body, and raises the error
         record_id = _referred(body.get("system"))
-        if record_id is None or (record_id not in messages.texts and is_deleting(document)):
+        if record_id is None or (record_id not in messages.texts and coding.is_deleting(document)):
             return document  # during the session's deletion, its message may be deleted already
         text = self._text(document.id, record_id)
-        if isinstance(text, Unreadable):
+        if isinstance(text, k.Unreadable):
             return document._replace(body=text)
         return document._replace(body=compact_json({**body, "system": text}))
 
-    def decoded_lines(self, lines: Sequence[Line]) -> list[Line]:
-        decoded: list[Line] = []
+    def decoded_lines(self, lines: Sequence[k.Line]) -> list[k.Line]:
+        decoded: list[k.Line] = []
         for line in lines:
             record_id = _referred(line.body)
             if record_id is not None:
@@ -184,7 +163,7 @@ class SplitKernel(KernelWrapper):
         self.inner.close()
         self._system.close()
 
-    def _messages(self, head: Document) -> _Messages:
+    def _messages(self, head: k.Document) -> _Messages:
         """Return a session's cached messages. Drop messages of an earlier session with this id."""
         cached = self._cache.get(head.id)
         if cached is not None and cached.begun in (0, head.first):
@@ -198,10 +177,10 @@ class SplitKernel(KernelWrapper):
             if cached is None or record_id not in cached.texts:
                 cached = self._load(session_id)
         except StoreUnavailable as error:
-            return Unreadable.of(error)
+            return k.Unreadable.of(error)
         if record_id in cached.texts:
             return cached.texts[record_id]
-        return Unreadable.of(
+        return k.Unreadable.of(
             Damaged(
                 f"The system message of session {session_id!r} is not in the store of system "
                 "messages. Set the `system_store` that was configured when the message was stored."
@@ -225,7 +204,7 @@ class SplitKernel(KernelWrapper):
     def _write(self, session_id: str, record_id: str, text: str) -> None:
         owner, now = _owner(session_id), datetime.now(UTC)
         record = Record(record_id, owner, session_id, 0, 0, text, (), now)
-        self._system.commit(Batch([], [Put(record_document(_PLACE, record, 0))]))
+        self._system.commit(k.Batch([], [k.Put(coding.record_document(_PLACE, record, 0))]))
 
     def _restore(self, session_id: str) -> None:
         """Write a session's cached messages again if they are no longer stored."""
@@ -239,23 +218,23 @@ class SplitKernel(KernelWrapper):
         cached = self._cache.get(session_id)
         messages = _Messages(0 if cached is None else cached.begun, {}, {})
         for document in self._scan(session_id):
-            record = record_from(document, "fact", SYSTEM.name)
+            record = coding.record_from(document, "fact", SYSTEM.name)
             messages.add(record.id, record.text)
         return self._cache.put(session_id, messages)
 
-    def _scan(self, session_id: str, *, names: bool = False) -> list[Document]:
-        return self._system.scan(Scan(_PLACE, _owner(session_id), names=names))
+    def _scan(self, session_id: str, *, names: bool = False) -> list[k.Document]:
+        return self._system.scan(k.Scan(_PLACE, _owner(session_id), names=names))
 
 
 def _owner(session_id: str) -> str:
     return Scope(None, session_id).owner
 
 
-def _message_of(line: Line) -> Message:
-    return Message.from_json(line.body, from_micros(line.created_at))
+def _message_of(line: k.Line) -> Message:
+    return Message.from_json(line.body, coding.from_micros(line.created_at))
 
 
-def _is_redacted(line: Line) -> bool:
+def _is_redacted(line: k.Line) -> bool:
     return '"deleted"' in line.body and stands_nowhere(_message_of(line))
 
 

@@ -24,18 +24,8 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import compact_json
 from agent_memory.errors import Undecryptable
 from agent_memory.stores.damage import leave_out
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import CATALOG, SEGMENT, VECTOR
-from agent_memory.stores.kernel.contract import (
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Kernel,
-    Put,
-    Scan,
-    Unreadable,
-    Write,
-)
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
@@ -123,12 +113,12 @@ class Stored(NamedTuple):
 class Owned:
     """The stored catalog and segments of an owner in a block."""
 
-    def __init__(self, kernel: Kernel, block: str, owner: str) -> None:
+    def __init__(self, kernel: k.Kernel, block: str, owner: str) -> None:
         self._kernel, self._block, self._owner = kernel, block, owner
-        self.at = DocId(f"{CATALOG}{block}", owner)
+        self.at = k.DocId(f"{CATALOG}{block}", owner)
 
-    def segment_id(self, name: int) -> DocId:
-        return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
+    def segment_id(self, name: int) -> k.DocId:
+        return k.DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
     def catalog(self) -> Stored | None:
         """Return the catalog, or None. Each change sets a new version."""
@@ -145,29 +135,29 @@ class Owned:
 
     def names(self) -> Sequence[int]:
         """Return the names of all existing segments, including those not in the catalog."""
-        documents = self._kernel.scan(Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
+        documents = self._kernel.scan(k.Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
         return [int(document.id.partition(":")[0], 16) for document in documents]
 
     def numbers(self) -> Mapping[str, int]:
-        documents = self._kernel.scan(Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
+        documents = self._kernel.scan(k.Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
         return {document.id: document.version for document in documents}
 
-    def change(self, change: CatalogChange) -> list[Write]:
-        writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
+    def change(self, change: CatalogChange) -> list[k.Write]:
+        writes: list[k.Write] = [k.Delete([self.segment_id(name) for name in change.dropped])]
         for name, data in change.written.items():
-            writes.append(Put(Document(*self.segment_id(name), self._owner, data=data)))
+            writes.append(k.Put(k.Document(*self.segment_id(name), self._owner, data=data)))
         version, text = secrets.randbits(62), change.catalog.text
-        writes.append(Put(Document(*self.at, self._owner, version=version, body=text)))
+        writes.append(k.Put(k.Document(*self.at, self._owner, version=version, body=text)))
         return writes
 
-    def forget(self) -> list[Write]:
+    def forget(self) -> list[k.Write]:
         """Return the writes that delete the catalog and all segments, without reading them."""
-        return [DeleteWhere(Scan(f"{SEGMENT}{self._block}", self._owner)), Delete([self.at])]
+        return [k.DeleteWhere(k.Scan(f"{SEGMENT}{self._block}", self._owner)), k.Delete([self.at])]
 
 
-def features_in(segment: Document) -> bytes:
+def features_in(segment: k.Document) -> bytes:
     """Return the data of a segment. Raise `Undecryptable` if its key is missing."""
-    if isinstance(segment.body, Unreadable):
+    if isinstance(segment.body, k.Unreadable):
         raise segment.body.error
     if segment.data.startswith(ENCRYPTED):
         raise Undecryptable(

@@ -7,19 +7,8 @@ from functools import partial
 
 from agent_memory.core.records import Lease, Record
 from agent_memory.stores.damage import undamaged_records
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import FACT, record_document, record_from
-from agent_memory.stores.kernel.contract import (
-    Batch,
-    Condition,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Missing,
-    Put,
-    Scan,
-    VersionIs,
-    Write,
-)
 from agent_memory.stores.kernel.rules import selects
 from agent_memory.stores.kernel.sessions import SessionStore, held
 
@@ -46,14 +35,14 @@ class RecordStore(SessionStore):
         Raises:
             LeaseLost: The lease is no longer held; nothing was written.
         """
-        name, writes = f"{FACT}{block}", list[Write]()
+        name, writes = f"{FACT}{block}", list[k.Write]()
         if replacing is not None:
             session, first, last = replacing
-            overlap = Scan(name, session=session, first_below=last + 1, last_above=first - 1)
-            writes.append(DeleteWhere(overlap))
+            overlap = k.Scan(name, session=session, first_below=last + 1, last_above=first - 1)
+            writes.append(k.DeleteWhere(overlap))
         unique = {record.id: record for record in records}.values()
-        writes += [Put(record_document(name, record, record.last)) for record in unique]
-        self._write(lease, Batch(held(lease), writes))
+        writes += [k.Put(record_document(name, record, record.last)) for record in unique]
+        self._write(lease, k.Batch(held(lease), writes))
 
     def swap_record(self, block: str, record: Record, last: int | None) -> bool:
         """Compare-and-swap: write a record if the stored record of this id still has this `last`.
@@ -68,20 +57,20 @@ class RecordStore(SessionStore):
             Whether the record was written. If the connection broke during the call, False can
             also be returned for a written record.
         """
-        at = DocId(f"{FACT}{block}", record.id)
-        condition: Condition = Missing(at) if last is None else VersionIs(at, last)
-        put = Put(record_document(at.collection, record, record.last))
-        return self._kernel.commit(Batch([condition], [put])).done
+        at = k.DocId(f"{FACT}{block}", record.id)
+        condition: k.Condition = k.Missing(at) if last is None else k.VersionIs(at, last)
+        put = k.Put(record_document(at.collection, record, record.last))
+        return self._kernel.commit(k.Batch([condition], [put])).done
 
     def records(self, block: str, owner: str) -> list[Record]:
         """Return all records of one owner, oldest first (by created_at, then id)."""
-        docs = self._kernel.scan(Scan(f"{FACT}{block}", owner))
+        docs = self._kernel.scan(k.Scan(f"{FACT}{block}", owner))
         records = undamaged_records(docs, lambda doc: record_from(doc, "fact", block))
         return sorted(records, key=lambda record: (record.created_at, record.id))
 
     def record(self, block: str, record_id: str) -> Record | None:
         """Return a record by its id; None if it does not exist."""
-        (document,) = self._kernel.documents([DocId(f"{FACT}{block}", record_id)])
+        (document,) = self._kernel.documents([k.DocId(f"{FACT}{block}", record_id)])
         return None if document is None else record_from(document, "fact", block)
 
     def owners(self, block: str, beginning: str) -> list[str]:
@@ -96,7 +85,7 @@ class RecordStore(SessionStore):
         for name in self._kernel.collections(FACT):
             block = name.removeprefix(FACT)
             decode = partial(record_from, kind="fact", block=block)
-            for page in self._pages(Scan(name)):
+            for page in self._pages(k.Scan(name)):
                 yield from ((block, record) for record in undamaged_records(page, decode))
 
     def delete_records(
@@ -118,12 +107,12 @@ class RecordStore(SessionStore):
         """
         if record_id is None and owner is None and session_id is None:
             raise ValueError("Name an owner, a session or a record.")
-        scan = Scan(f"{FACT}{block}", owner, session_id, last_above=after or None)
-        writes: list[Write] = [DeleteWhere(scan)]
+        scan = k.Scan(f"{FACT}{block}", owner, session_id, last_above=after or None)
+        writes: list[k.Write] = [k.DeleteWhere(scan)]
         if record_id is not None:
-            at = DocId(scan.collection, record_id)
-            writes = [Delete([at])]
-            if scan != Scan(scan.collection):
+            at = k.DocId(scan.collection, record_id)
+            writes = [k.Delete([at])]
+            if scan != k.Scan(scan.collection):
                 (document,) = self._kernel.documents([at], bodies=False)
                 writes = writes if document and selects(scan, document) else []
-        self._write(lease, Batch(held(lease), writes))
+        self._write(lease, k.Batch(held(lease), writes))

@@ -7,20 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child, checked_lock
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import latest_micros
-from agent_memory.stores.kernel.contract import (
-    Condition,
-    DocId,
-    Document,
-    Exists,
-    Free,
-    HeldBy,
-    LogEndsAt,
-    Missing,
-    Scan,
-    Tail,
-    VersionIs,
-)
 
 T = TypeVar("T")
 
@@ -47,12 +35,12 @@ class State(NamedTuple):
         return self.due is not None and self.due <= now and self.is_free(now)
 
 
-def named(conditions: Iterable[Condition]) -> tuple[set[DocId], set[str]]:
+def named(conditions: Iterable[k.Condition]) -> tuple[set[k.DocId], set[str]]:
     """Return the ids of the documents, and the sessions of the logs, that conditions name."""
-    documents: set[DocId] = set()
+    documents: set[k.DocId] = set()
     logs: set[str] = set()
     for condition in conditions:
-        if isinstance(condition, LogEndsAt):
+        if isinstance(condition, k.LogEndsAt):
             logs.add(condition.session)
         else:
             documents.add(condition.id)
@@ -60,29 +48,32 @@ def named(conditions: Iterable[Condition]) -> tuple[set[DocId], set[str]]:
 
 
 def holds(
-    condition: Condition, states: Mapping[DocId, State | None], tails: Mapping[str, Tail], now: int
+    condition: k.Condition,
+    states: Mapping[k.DocId, State | None],
+    tails: Mapping[str, k.Tail],
+    now: int,
 ) -> bool:
     """Return whether a condition holds at the time `now`, in microseconds since 1970.
 
     The state of a missing document is None.
     """
-    if isinstance(condition, LogEndsAt):
+    if isinstance(condition, k.LogEndsAt):
         return tails[condition.session].seq == condition.seq
     state = states[condition.id]
     match condition:
-        case Missing():
+        case k.Missing():
             return state is None
-        case Exists():
+        case k.Exists():
             return state is not None
-        case VersionIs(_, version):
+        case k.VersionIs(_, version):
             return state is not None and state.version == version
-        case HeldBy(_, holder):
+        case k.HeldBy(_, holder):
             return state is not None and state.holder == holder
-        case Free(_, holder):
+        case k.Free(_, holder):
             return state is None or state.holder == holder or state.is_free(now)
 
 
-def selects(scan: Scan, document: Document) -> bool:
+def selects(scan: k.Scan, document: k.Document) -> bool:
     return (
         document.collection == scan.collection
         and document.id > scan.after

@@ -15,6 +15,7 @@ from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Head, Hit, Lease, Record, Scope
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.damage import undamaged_records
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.catalogs import Owned, catalog_of, changed, grouped
 from agent_memory.stores.kernel.coding import (
     BLOCKS,
@@ -29,22 +30,6 @@ from agent_memory.stores.kernel.coding import (
     record_document,
     record_from,
     stamp_of,
-)
-from agent_memory.stores.kernel.contract import (
-    Batch,
-    Condition,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Free,
-    Kernel,
-    Missing,
-    Put,
-    Scan,
-    Truncate,
-    VersionIs,
-    Write,
 )
 from agent_memory.stores.kernel.indexes import CatalogUnreadable, Indexes, search, walked
 from agent_memory.stores.kernel.records import RecordStore
@@ -66,7 +51,7 @@ class StoredBlocks(NamedTuple):
 class KernelStore(RecordStore):
     """A store of sessions, facts and vectors in the database of a kernel."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: k.Kernel) -> None:
         super().__init__(kernel)
         self._opened: dict[str, tuple[int, str]] = {}
         self._indexes = Indexes()
@@ -78,11 +63,11 @@ class KernelStore(RecordStore):
 
     def _announce(self, block: str, embedding: tuple[int, str]) -> None:
         """Register a block's embedding. Raise `DimensionMismatch` if it has another embedding."""
-        at = DocId(BLOCKS, block)
+        at = k.DocId(BLOCKS, block)
         mine = embedding_document(block, embedding)
         stored = self._kernel.documents([at])[0]
         if stored is None:  # otherwise nothing is written, so that a reader waits for no writer
-            outcome = self._kernel.commit(Batch([Missing(at)], [Put(mine)]))
+            outcome = self._kernel.commit(k.Batch([k.Missing(at)], [k.Put(mine)]))
             stored = mine if outcome.done else outcome.documents[at] or mine
         if stored.version != mine.version:
             raise DimensionMismatch(mismatch(block, embedding_of(stored), embedding))
@@ -102,8 +87,8 @@ class KernelStore(RecordStore):
             stored = embedding or (0, "no embedder")
             raise DimensionMismatch(mismatch(block, stored, (features.dimension, "unnamed")))
         groups = grouped(records, features)
-        ids = [DocId(f"{VECTOR}{block}", each.id) for some, _ in groups.values() for each in some]
-        announced = VersionIs(DocId(BLOCKS, block), _version(embedding))
+        ids = [k.DocId(f"{VECTOR}{block}", each.id) for some, _ in groups.values() for each in some]
+        announced = k.VersionIs(k.DocId(BLOCKS, block), _version(embedding))
         for _ in range(TRIES):
             before = [document for document in self._kernel.documents(ids) if document is not None]
             if self._change(block, before, groups, [*held(lease), announced], lease):
@@ -114,37 +99,37 @@ class KernelStore(RecordStore):
     def _change(
         self,
         block: str,
-        gone: Sequence[Document],
+        gone: Sequence[k.Document],
         groups: Mapping[str, tuple[list[Record], list[Segment]]],
-        conditions: Sequence[Condition],
+        conditions: Sequence[k.Condition],
         lease: Lease | None,
     ) -> bool:
         """Delete records and add others. Return False, without any change, if a condition fails."""
         every, writes = self._changes(block, gone, groups)
-        return self._write(lease, Batch([*conditions, *every], writes)).done
+        return self._write(lease, k.Batch([*conditions, *every], writes)).done
 
     def _changes(
         self,
         block: str,
-        gone: Sequence[Document],
+        gone: Sequence[k.Document],
         groups: Mapping[str, tuple[list[Record], list[Segment]]],
-    ) -> tuple[list[Condition], list[Write]]:
+    ) -> tuple[list[k.Condition], list[k.Write]]:
         name, removed = f"{VECTOR}{block}", {document.id for document in gone}
         numbers: dict[str, dict[int, str]] = {}
         for document in gone:
             numbers.setdefault(document.owner, {})[document.version] = document.id
-        every: list[Condition] = [
-            Missing(DocId(name, record.id))
+        every: list[k.Condition] = [
+            k.Missing(k.DocId(name, record.id))
             for some, _ in groups.values()
             for record in some
             if record.id not in removed
         ]
-        writes: list[Write] = [Delete([document.key for document in gone])] if gone else []
+        writes: list[k.Write] = [k.Delete([document.key for document in gone])] if gone else []
         for owner in sorted({**groups, **numbers}):
             owned = Owned(self._kernel, block, owner)
             stored = owned.catalog()
             every.append(
-                Missing(owned.at) if stored is None else VersionIs(owned.at, stored.version)
+                k.Missing(owned.at) if stored is None else k.VersionIs(owned.at, stored.version)
             )
             some, added = groups.get(owner, ([], []))
             if not some and self._is_all(name, owner, removed):
@@ -152,7 +137,7 @@ class KernelStore(RecordStore):
                 continue
             catalog = catalog_of(block, owner, owned, stored)
             writes += [
-                Put(record_document(name, record, at))
+                k.Put(record_document(name, record, at))
                 for at, record in enumerate(some, catalog.next)
             ]
             change = changed(catalog, numbers.get(owner, {}), added, owned.segments)
@@ -161,7 +146,7 @@ class KernelStore(RecordStore):
 
     def _is_all(self, name: str, owner: str, ids: set[str]) -> bool:
         """Return whether an owner has no records except those with these ids."""
-        documents = self._kernel.scan(Scan(name, owner, limit=len(ids) + 1, names=True))
+        documents = self._kernel.scan(k.Scan(name, owner, limit=len(ids) + 1, names=True))
         return all(document.id in ids for document in documents)
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
@@ -179,7 +164,9 @@ class KernelStore(RecordStore):
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """Return an owner's existing records with these ids, each with its number."""
         name = f"{VECTOR}{block}"
-        docs = self._kernel.documents([DocId(name, record_id) for record_id in ids]) if ids else []
+        docs = (
+            self._kernel.documents([k.DocId(name, record_id) for record_id in ids]) if ids else []
+        )
         some = [doc for doc in docs if doc is not None and doc.owner == owner]
         return undamaged_records(some, lambda doc: (doc.version, record_from(doc, "vector", block)))
 
@@ -194,11 +181,11 @@ class KernelStore(RecordStore):
     ) -> None:
         if owner is None and session_id is None:
             raise ValueError("Name an owner or a session.")
-        scan = Scan(f"{VECTOR}{block}", owner, session_id, last_above=after or None, bodies=False)
+        scan = k.Scan(f"{VECTOR}{block}", owner, session_id, last_above=after or None, bodies=False)
         for _ in range(TRIES):
             gone = self._kernel.scan(scan)
             if not gone:
-                self._write(lease, Batch(held(lease), []))
+                self._write(lease, k.Batch(held(lease), []))
                 return
             if self._change(block, gone, {}, held(lease), lease):
                 return
@@ -236,18 +223,18 @@ class KernelStore(RecordStore):
             changed meanwhile, or if a session or a lock is held.
         """
         ids = [head_id(head.session_id) for head in heads]
-        every: list[Condition] = [Free(at, "") for at in ids]
-        every += [VersionIs(at, stamp_of(head)) for at, head in zip(ids, heads, strict=True)]
-        writes: list[Write] = []
-        for lock in [DocId(LOCK, name) for name in locks]:
-            every.append(Free(lock, ""))
+        every: list[k.Condition] = [k.Free(at, "") for at in ids]
+        every += [k.VersionIs(at, stamp_of(head)) for at, head in zip(ids, heads, strict=True)]
+        writes: list[k.Write] = []
+        for lock in [k.DocId(LOCK, name) for name in locks]:
+            every.append(k.Free(lock, ""))
             if self._kernel.remote:  # this write prevents others from taking the lock meanwhile
-                writes += [Put(Document(*lock)), Delete([lock])]
+                writes += [k.Put(k.Document(*lock)), k.Delete([lock])]
         for block in blocks.vectors:
             for head in heads:
                 if Scope(head.user_id, head.session_id).owner in owners:
                     continue  # the session's vectors are deleted with the owner's vectors
-                scan = Scan(f"{VECTOR}{block}", session=head.session_id, bodies=False)
+                scan = k.Scan(f"{VECTOR}{block}", session=head.session_id, bodies=False)
                 if gone := [doc for doc in self._kernel.scan(scan) if doc.owner not in owners]:
                     conditions, changes = self._changes(block, gone, {})
                     every += conditions
@@ -255,48 +242,52 @@ class KernelStore(RecordStore):
         kinds = (VECTOR, CATALOG, SEGMENT)
         searched = [f"{kind}{block}" for kind in kinds for block in blocks.vectors]
         facts = [f"{FACT}{block}" for block in blocks.facts]
-        writes += [DeleteWhere(Scan(name, each)) for name in (*facts, *searched) for each in owners]
         writes += [
-            DeleteWhere(Scan(name, session=head.session_id))
+            k.DeleteWhere(k.Scan(name, each)) for name in (*facts, *searched) for each in owners
+        ]
+        writes += [
+            k.DeleteWhere(k.Scan(name, session=head.session_id))
             for name in (*facts, KEY)
             for head in heads
         ]
-        writes += [Delete(ids)] if ids else []
-        writes += [Truncate(head.session_id, 0) for head in heads]
+        writes += [k.Delete(ids)] if ids else []
+        writes += [k.Truncate(head.session_id, 0) for head in heads]
         writes += [
-            Put(record_document(f"{FACT}{block}", record, record.last))
+            k.Put(record_document(f"{FACT}{block}", record, record.last))
             for block, records in (leaving or {}).items()
             for record in records
         ]
-        is_done = self._kernel.commit(Batch(every, writes)).done
+        is_done = self._kernel.commit(k.Batch(every, writes)).done
         for head in heads if is_done else ():
             self._known.drop(head.session_id)
         return is_done
 
     def clear_vectors(self, block: str) -> None:
-        self._kernel.commit(Batch([], cleared(block)))
+        self._kernel.commit(k.Batch([], cleared(block)))
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
-        return {document.id: embedding_of(document) for document in self._kernel.scan(Scan(BLOCKS))}
+        return {
+            document.id: embedding_of(document) for document in self._kernel.scan(k.Scan(BLOCKS))
+        }
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
         name = f"{VECTOR}{block}"
         if session_id is not None:
-            documents = self._kernel.scan(Scan(name, session=session_id, bodies=False))
+            documents = self._kernel.scan(k.Scan(name, session=session_id, bodies=False))
             for owner in sorted({document.owner for document in documents}):
                 own = [document for document in documents if document.owner == owner]
                 yield from self._walk(block, owner, own)
             return
-        for page in self._pages(Scan(f"{CATALOG}{block}", names=True)):
+        for page in self._pages(k.Scan(f"{CATALOG}{block}", names=True)):
             for catalog in page:
-                documents = self._kernel.scan(Scan(name, catalog.id, bodies=False))
+                documents = self._kernel.scan(k.Scan(name, catalog.id, bodies=False))
                 numbered = sorted(documents, key=lambda it: it.version)
                 yield from self._walk(block, catalog.id, numbered)
 
     def _walk(
-        self, block: str, owner: str, documents: Sequence[Document]
+        self, block: str, owner: str, documents: Sequence[k.Document]
     ) -> Iterator[tuple[list[Record], Features]]:
         ids = [document.id for document in documents]
         pages = (ids[at : at + PAGE] for at in range(0, len(ids), PAGE))
@@ -304,24 +295,24 @@ class KernelStore(RecordStore):
         return walked(block, owner, Owned(self._kernel, block, owner), read, pages)
 
 
-def cleared(block: str) -> list[Write]:
+def cleared(block: str) -> list[k.Write]:
     """Return the writes that delete a block's vectors and their registration."""
     kinds = (VECTOR, CATALOG, SEGMENT)
-    every = [DeleteWhere(Scan(f"{kind}{block}")) for kind in kinds]
-    return [Delete([DocId(BLOCKS, block)]), *every]
+    every = [k.DeleteWhere(k.Scan(f"{kind}{block}")) for kind in kinds]
+    return [k.Delete([k.DocId(BLOCKS, block)]), *every]
 
 
-def embedding_document(block: str, embedding: tuple[int, str]) -> Document:
+def embedding_document(block: str, embedding: tuple[int, str]) -> k.Document:
     """Return the document that registers the dimension and the model of a block's vectors."""
     body = compact_json(embedding)
-    return Document(BLOCKS, block, version=_version(embedding), body=body)
+    return k.Document(BLOCKS, block, version=_version(embedding), body=body)
 
 
 def _version(embedding: tuple[int, str]) -> int:
     return crc32(compact_json(embedding).encode()) + 1
 
 
-def embedding_of(document: Document) -> tuple[int, str]:
+def embedding_of(document: k.Document) -> tuple[int, str]:
     dimension, model = json.loads(document.body)
     return int(dimension), str(model)
 

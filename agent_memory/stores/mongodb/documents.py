@@ -14,37 +14,13 @@ from typing import Any
 from urllib.parse import quote
 
 from agent_memory.errors import StoreError
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import HEAD, KEY, head_id, latest_micros
-from agent_memory.stores.kernel.contract import (
-    Append,
-    Batch,
-    Condition,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Due,
-    Exists,
-    Expire,
-    Free,
-    HeldBy,
-    Hold,
-    Line,
-    LogEndsAt,
-    Missing,
-    Put,
-    Scan,
-    Tail,
-    Truncate,
-    VersionIs,
-    Wake,
-    Write,
-)
 from agent_memory.stores.kernel.rules import State, named
 
 Doc = dict[str, Any]
 
-Effects = Mapping[str, tuple[DocId, Document | None]]
+Effects = Mapping[str, tuple[k.DocId, k.Document | None]]
 """The documents that a batch writes, by `_id`. A value is a document's id and its new content. If
 the content is None, the document is deleted. If the batch concerns no session, the last document is
 the primary (see `staging.py`)."""
@@ -77,26 +53,26 @@ def marked(op: str) -> Doc:
     return {"$push": {"marks": {"$each": [op], "$slice": -_MOST_MARKS}}}
 
 
-def place_of(namespace: str, at: DocId) -> str:
+def place_of(namespace: str, at: k.DocId) -> str:
     return f"{quote(namespace, safe='')}/{quote(at.collection, safe='')}/{at.id}"
 
 
-def empty(namespace: str, at: DocId) -> Doc:
+def empty(namespace: str, at: k.DocId) -> Doc:
     """Return the fields of a document that does not exist yet, without its `_id`."""
     return {"ns": namespace, "c": at.collection, "id": at.id, "live": 0, "holder": "", "until": 0}
 
 
-def values_of(document: Document) -> Doc:
+def values_of(document: k.Document) -> Doc:
     values = {name: getattr(document, name) for name in _FIELDS}
     return values | {"data": document.data or None}
 
 
-def document_of(doc: Doc, *, tails: bool = False, bodies: bool = True) -> Document:
+def document_of(doc: Doc, *, tails: bool = False, bodies: bool = True) -> k.Document:
     values = {name: doc[name] for name in _FIELDS if doc.get(name) is not None}
     if not bodies:
         values |= {"body": "", "data": b""}
-    tail = Tail(doc.get("end", 0), doc.get("total", 0)) if tails else Tail()
-    return Document(doc["c"], doc["id"], **values, tail=tail)
+    tail = k.Tail(doc.get("end", 0), doc.get("total", 0)) if tails else k.Tail()
+    return k.Document(doc["c"], doc["id"], **values, tail=tail)
 
 
 def state_of(doc: Doc | None) -> State | None:
@@ -106,21 +82,21 @@ def state_of(doc: Doc | None) -> State | None:
     return State(doc["version"], doc["holder"], doc["until"], doc.get("due"))
 
 
-def filter_of(conditions: Sequence[Condition], now: int) -> Doc:
+def filter_of(conditions: Sequence[k.Condition], now: int) -> Doc:
     which: Doc = {}
     for condition in conditions:
         match condition:
-            case VersionIs(_, version):
+            case k.VersionIs(_, version):
                 which |= {"live": 1, "version": version}
-            case HeldBy(_, holder):
+            case k.HeldBy(_, holder):
                 which |= {"live": 1, "holder": holder}
-            case LogEndsAt(_, seq):
+            case k.LogEndsAt(_, seq):
                 which |= {"end": seq}
-            case Exists():
+            case k.Exists():
                 which |= {"live": 1}
-            case Missing():
+            case k.Missing():
                 which |= {"live": 0}
-            case Free(_, holder):
+            case k.Free(_, holder):
                 which |= free(now, holder)
     return which
 
@@ -132,7 +108,7 @@ def free(now: int, holder: str = "") -> Doc:
     return {"$nor": [held]}
 
 
-def selection(namespace: str, scan: Scan) -> Doc:
+def selection(namespace: str, scan: k.Scan) -> Doc:
     which: Doc = {"ns": namespace, "c": scan.collection, "live": 1}
     tests: Iterable[tuple[str, Any]] = (
         ("owner", scan.owner),
@@ -144,14 +120,14 @@ def selection(namespace: str, scan: Scan) -> Doc:
     return which | {name: test for name, test in tests if test is not None}
 
 
-def row_of(line: Line, op: str) -> Doc:
+def row_of(line: k.Line, op: str) -> Doc:
     """Return a line's fields; `op` names the commit that appended it."""
     return {"seq": line.seq, "w": op, **{name: getattr(line, name) for name in _LINE}}
 
 
-def line_of(session: str, row: Doc) -> Line:
+def line_of(session: str, row: Doc) -> k.Line:
     """Return the line of a row. A missing field becomes an empty text."""
-    return Line(session, row["seq"], **{name: row.get(name, "") for name in _LINE})
+    return k.Line(session, row["seq"], **{name: row.get(name, "") for name in _LINE})
 
 
 def field_of(seq: int) -> str:
@@ -224,7 +200,7 @@ class HeadChange:
         generation: The log's generation after the change, if `log` is not None.
     """
 
-    def __init__(self, batch: Batch, head: DocId, op: str, now: int) -> None:
+    def __init__(self, batch: k.Batch, head: k.DocId, op: str, now: int) -> None:
         self.head, self.op = head, op
         self.begins = begins_session(batch, head)
         own = [condition for condition in batch.conditions if session_of(condition) == head.id]
@@ -240,22 +216,22 @@ class HeadChange:
         self._unset: list[str] = []
         for write in batch.writes:
             match write:
-                case Put(document) if document.key == head:
+                case k.Put(document) if document.key == head:
                     self.set |= values_of(document)
-                case Put(document) if document.collection == KEY:
+                case k.Put(document) if document.collection == KEY:
                     oldest = min(self._mins.get("oldest_key", document.first), document.first)
                     self._mins["oldest_key"] = oldest
-                case Append(lines):
+                case k.Append(lines):
                     self.rows += [row_of(line, op) for line in lines]
-                case Truncate(_, after):
+                case k.Truncate(_, after):
                     self.cut_at = max(after, 0)
-                case Expire(_, upto):
+                case k.Expire(_, upto):
                     self._begin = upto
-                case DeleteWhere(scan) if is_upkeep(scan):
+                case k.DeleteWhere(scan) if is_upkeep(scan):
                     self.since = scan.first_below
-                case Wake(ids, micros) if head in ids:
+                case k.Wake(ids, micros) if head in ids:
                     self._mins["due"] = now + micros
-                case Due() | Hold() if write.id == head:
+                case k.Due() | k.Hold() if write.id == head:
                     self.set |= timing_of(write, now)
         self.is_heavy = sum(map(weight, self.rows)) > HEAVY
         if self.rows:
@@ -302,44 +278,44 @@ class HeadChange:
         }
 
 
-def timing_of(write: Write, now: int) -> Doc:
+def timing_of(write: k.Write, now: int) -> Doc:
     match write:
-        case Due(_, micros):
+        case k.Due(_, micros):
             return {"due": NEVER if micros is None else now + micros}
-        case Hold(_, holder, micros):
+        case k.Hold(_, holder, micros):
             return {"holder": holder, "until": now + micros if holder else 0}
     return {}
 
 
-def is_unbounded(scan: Scan) -> bool:
+def is_unbounded(scan: k.Scan) -> bool:
     return scan.owner is None and scan.session is None
 
 
-def is_upkeep(scan: Scan) -> bool:
+def is_upkeep(scan: k.Scan) -> bool:
     """Return whether a scan selects old idempotency keys, which are deleted after the batch."""
     return scan.collection == KEY and scan.first_below is not None
 
 
-def session_of(condition: Condition) -> str | None:
-    if isinstance(condition, LogEndsAt):
+def session_of(condition: k.Condition) -> str | None:
+    if isinstance(condition, k.LogEndsAt):
         return condition.session
     return condition.id.id if condition.id.collection == HEAD else None
 
 
-def head_of(batch: Batch) -> DocId | None:
+def head_of(batch: k.Batch) -> k.DocId | None:
     """Return the head that a batch changes, or else the head in its conditions, or else None."""
-    changed: set[DocId] = set()
+    changed: set[k.DocId] = set()
     for write in batch.writes:
         match write:
-            case Put(document):
+            case k.Put(document):
                 changed.add(document.key)
-            case Append(lines):
+            case k.Append(lines):
                 changed |= {head_id(line.session) for line in lines}
-            case Truncate(session, _) | Expire(session, _):
+            case k.Truncate(session, _) | k.Expire(session, _):
                 changed.add(head_id(session))
-            case Due(at) | Hold(at):
+            case k.Due(at) | k.Hold(at):
                 changed.add(at)
-            case Wake(ids) | Delete(ids):
+            case k.Wake(ids) | k.Delete(ids):
                 changed |= {*ids}
     heads = [at for at in changed if at.collection == HEAD]
     if len(heads) > 1:
@@ -349,19 +325,19 @@ def head_of(batch: Batch) -> DocId | None:
     return next((head_id(name) for it in batch.conditions if (name := session_of(it))), None)
 
 
-def begins_session(batch: Batch, head: DocId | None) -> bool:
-    return any(isinstance(each, Missing) and each.id == head for each in batch.conditions)
+def begins_session(batch: k.Batch, head: k.DocId | None) -> bool:
+    return any(isinstance(each, k.Missing) and each.id == head for each in batch.conditions)
 
 
-def target_of(batch: Batch, effects: Effects) -> DocId | None:
+def target_of(batch: k.Batch, effects: Effects) -> k.DocId | None:
     """Return the only document of a batch; None for several, or if a condition names a log."""
     ids, logs = named(batch.conditions)
     ids |= {at for at, _ in effects.values()}
     for write in batch.writes:
         match write:
-            case Due(at) | Hold(at):
+            case k.Due(at) | k.Hold(at):
                 ids.add(at)
-            case Wake(some):
+            case k.Wake(some):
                 ids |= {*some}
     return next(iter(ids)) if len(ids) == 1 and not logs else None
 

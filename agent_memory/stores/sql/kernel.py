@@ -11,32 +11,8 @@ from itertools import groupby, product
 from operator import methodcaller
 from typing import Any
 
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import latest_micros, now_micros
-from agent_memory.stores.kernel.contract import (
-    DONE,
-    Append,
-    Batch,
-    Condition,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Due,
-    Exists,
-    Expire,
-    Free,
-    HeldBy,
-    Hold,
-    Line,
-    LogEndsAt,
-    Outcome,
-    Put,
-    Scan,
-    Truncate,
-    VersionIs,
-    Wake,
-    Write,
-)
 from agent_memory.stores.kernel.rules import State, holds, named
 from agent_memory.stores.sql.database import (
     APPEND,
@@ -65,18 +41,18 @@ _STATE = "version, holder, held_until, due"
 
 
 class SQLKernel(SQLReader):
-    def commit(self, batch: Batch) -> Outcome:
+    def commit(self, batch: k.Batch) -> k.Outcome:
         if not batch.tail and (statement := self._statement(batch)) is not None:
             run = methodcaller("run", *statement)
             # A power loss may undo these writes: afterwards, no holder of a lease is left, and
             # processing a session again is harmless.
-            may_be_undone = all(isinstance(write, Hold | Due) for write in batch.writes)
+            may_be_undone = all(isinstance(write, k.Hold | k.Due) for write in batch.writes)
             changed = self._database.alone(run, synced=not may_be_undone)
             if changed > 0 or not batch.conditions:
-                return DONE
+                return k.DONE
         return self._database.write(lambda it: self._commit(it, batch))
 
-    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
+    def extend(self, head: k.DocId, version: int, line: k.Line, micros: int) -> bool:
         most = self._most_text
         if most is not None and len(line.text) + len(line.body) > most:
             return False
@@ -86,7 +62,7 @@ class SQLKernel(SQLReader):
         appended: int = self._database.alone(methodcaller("run", text, values))
         return appended == 1
 
-    def _statement(self, batch: Batch) -> tuple[str, Values] | None:
+    def _statement(self, batch: k.Batch) -> tuple[str, Values] | None:
         """Return a batch of one write as a statement; None if it needs a transaction.
 
         The statement changes a row only if the batch's conditions hold.
@@ -94,7 +70,7 @@ class SQLKernel(SQLReader):
         if len(batch.writes) != 1:
             return None
         (write,) = batch.writes
-        if not batch.conditions and isinstance(write, Put):
+        if not batch.conditions and isinstance(write, k.Put):
             return self._dialect.upsert, self._row(write.document, None)
         change = self._change(write, now_micros())
         at = _written(write)
@@ -109,67 +85,69 @@ class SQLKernel(SQLReader):
             values += test_values
         return text, values
 
-    def _change(self, write: Write, now: int) -> tuple[str, Values] | None:
+    def _change(self, write: k.Write, now: int) -> tuple[str, Values] | None:
         """Return a write as a statement that ends in a WHERE clause; None if this is impossible."""
         namespace = [self._namespace]
         match write:
-            case Due(at, micros):
+            case k.Due(at, micros):
                 due = None if micros is None else now + micros
                 return f"UPDATE {DOCUMENTS} SET due = ? WHERE {_AT}", [due, *namespace, *at]
-            case Hold(at, holder, micros):
+            case k.Hold(at, holder, micros):
                 text = f"UPDATE {DOCUMENTS} SET holder = ?, held_until = ? WHERE {_AT}"
                 return text, [holder, now + micros, *namespace, *at]
-            case Delete((at,)):
+            case k.Delete((at,)):
                 return f"DELETE FROM {DOCUMENTS} WHERE {_AT}", [*namespace, *at]
-            case DeleteWhere(scan):
+            case k.DeleteWhere(scan):
                 where, values = self._where(scan)
                 return f"DELETE FROM {DOCUMENTS}{self._index(scan)} WHERE {where}", values
         return None
 
-    def _condition_sql(self, condition: Condition, at: DocId) -> tuple[str | None, Values]:
+    def _condition_sql(self, condition: k.Condition, at: k.DocId) -> tuple[str | None, Values]:
         """Return a condition as a test for the row of document `at`; None if this is impossible."""
         match condition:
-            case LogEndsAt(session, seq) if not self.remote:
+            case k.LogEndsAt(session, seq) if not self.remote:
                 ends = f"(SELECT max(seq) FROM {MESSAGES} WHERE {LOG})"
                 return f"coalesce({ends}, 0) = ?", [self._namespace, session, seq]
-            case VersionIs(where, version) if where == at:
+            case k.VersionIs(where, version) if where == at:
                 return "version = ?", [version]
-            case HeldBy(where, holder) if where == at:
+            case k.HeldBy(where, holder) if where == at:
                 return "holder = ?", [holder]
-            case Free(where, holder) if where == at:
+            case k.Free(where, holder) if where == at:
                 now = now_micros()
                 return f"(holder = ? OR {FREE})", [holder, now, latest_micros(now)]
-            case Exists(where) if where == at:
+            case k.Exists(where) if where == at:
                 return "version = version", []
         return None, []
 
-    def _commit(self, it: SQLConnection, batch: Batch) -> Outcome:
+    def _commit(self, it: SQLConnection, batch: k.Batch) -> k.Outcome:
         now = now_micros()
         documents, logs = named(batch.conditions)
         states = self._lock_documents(it, documents, batch.writes)
         tails = {session: self._tail(it, session) for session in logs}
         if not all(holds(condition, states, tails, now) for condition in batch.conditions):
-            return Outcome(False, self._documents(it, documents), tails)
+            return k.Outcome(False, self._documents(it, documents), tails)
         # new documents are inserted with their due times. Of several due times, the earliest counts
-        wakes = [write for write in batch.writes if isinstance(write, Wake)]
+        wakes = [write for write in batch.writes if isinstance(write, k.Wake)]
         wakes.sort(key=lambda wake: wake.micros, reverse=True)
         woken = {at: now + wake.micros for wake in wakes for at in wake.ids}
         missing = {at: woken.get(at) for at, state in states.items() if state is None}
         for kind, writes in groupby(batch.writes, type):
-            if kind is Put:
+            if kind is k.Put:
                 self._put(it, [write.document for write in writes], missing)  # type: ignore[union-attr]
-            elif kind is DeleteWhere:
+            elif kind is k.DeleteWhere:
                 self._delete_where(it, [write.scan for write in writes])  # type: ignore[union-attr]
-            elif kind is Truncate:
+            elif kind is k.Truncate:
                 self._truncate(it, list(writes))  # type: ignore[arg-type]
             else:
                 for write in writes:
                     self._apply(it, write, now, states, missing)
-        return Outcome(True, {}, {batch.tail: self._tail(it, batch.tail)}) if batch.tail else DONE
+        return (
+            k.Outcome(True, {}, {batch.tail: self._tail(it, batch.tail)}) if batch.tail else k.DONE
+        )
 
     def _lock_documents(
-        self, it: SQLConnection, documents: Iterable[DocId], writes: Sequence[Write]
-    ) -> dict[DocId, State | None]:
+        self, it: SQLConnection, documents: Iterable[k.DocId], writes: Sequence[k.Write]
+    ) -> dict[k.DocId, State | None]:
         """Lock documents, and return their states; None for missing ones.
 
         Missing documents cannot be locked. They are written by a plain INSERT: the second of two
@@ -177,7 +155,7 @@ class SQLKernel(SQLReader):
         """
         written = {at for write in writes for at in _written(write)}
         ids = sorted(documents)  # sorted, so that two writers cannot deadlock
-        states: dict[DocId, State | None] = dict.fromkeys(ids)
+        states: dict[k.DocId, State | None] = dict.fromkeys(ids)
         for is_written, group in groupby(ids, lambda at: at in written):
             lock = self._dialect.lock if is_written else self._dialect.share
             for at, row in self._rows(it, f"id, {_STATE}", list(group), lock):
@@ -185,7 +163,7 @@ class SQLKernel(SQLReader):
         return states
 
     def _put(
-        self, it: SQLConnection, documents: Sequence[Document], new: Mapping[DocId, int | None]
+        self, it: SQLConnection, documents: Sequence[k.Document], new: Mapping[k.DocId, int | None]
     ) -> None:
         for is_new, group in groupby(documents, lambda document: document.key in new):
             text = INSERT if is_new else self._dialect.upsert
@@ -201,56 +179,56 @@ class SQLKernel(SQLReader):
                 values = [value for row in few for value in row]
                 it.run(text.replace(DOCUMENT_VALUES, more), values)
 
-    def _row(self, document: Document, due: int | None) -> Values:
+    def _row(self, document: k.Document, due: int | None) -> Values:
         collection, name, owner, session, *rest = document[:-1]
         return [self._namespace, collection, name, owner or None, session or None, *rest, due]
 
     def _apply(
         self,
         it: SQLConnection,
-        write: Write,
+        write: k.Write,
         now: int,
-        states: Mapping[DocId, State | None],
-        new: Mapping[DocId, int | None],
+        states: Mapping[k.DocId, State | None],
+        new: Mapping[k.DocId, int | None],
     ) -> None:
         ns = self._namespace
         match write:
-            case Append(lines):
+            case k.Append(lines):
                 pieces, lines = in_pieces(lines, self._most_text)
                 self._put(it, pieces, {})
                 self._append(it, [(ns, *line) for line in lines])
-            case Wake(ids, micros):
+            case k.Wake(ids, micros):
                 by = now + micros
                 ids = [at for at in ids if at not in new and not _is_due(states.get(at), by)]
                 later = f"UPDATE {DOCUMENTS} SET due = ? WHERE (due IS NULL OR due > ?) AND "
                 for where, values in self._named(ids):
                     it.run(later + where, [by, by, *values])
-            case Delete(ids):
+            case k.Delete(ids):
                 for where, values in self._named(ids):
                     it.run(f"DELETE FROM {DOCUMENTS} WHERE {where}", values)
-            case Due() | Hold() | DeleteWhere():
+            case k.Due() | k.Hold() | k.DeleteWhere():
                 change = self._change(write, now)
                 assert change is not None
                 it.run(*change)
-            case Expire(session, upto):
+            case k.Expire(session, upto):
                 it.run(f"DELETE FROM {MESSAGES} WHERE {LOG} AND seq <= ?", (ns, session, upto))
-                self._drop_pieces(it, [Scan(PIECE, session=session, first_below=upto + 1)])
+                self._drop_pieces(it, [k.Scan(PIECE, session=session, first_below=upto + 1)])
 
-    def _truncate(self, it: SQLConnection, logs: Sequence[Truncate]) -> None:
+    def _truncate(self, it: SQLConnection, logs: Sequence[k.Truncate]) -> None:
         """Shorten logs. One statement shortens all logs that end at the same seq."""
         for after, group in groupby(logs, lambda log: log.after):
             sessions = [log.session for log in group]
             for some in chunks(sessions):
                 where = f"namespace = ? AND session IN ({marks(some)}) AND seq > ?"
                 it.run(f"DELETE FROM {MESSAGES} WHERE {where}", (self._namespace, *some, after))
-            pieces = [Scan(PIECE, session=session, last_above=after) for session in sessions]
+            pieces = [k.Scan(PIECE, session=session, last_above=after) for session in sessions]
             self._drop_pieces(it, pieces)
 
-    def _drop_pieces(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
+    def _drop_pieces(self, it: SQLConnection, scans: Sequence[k.Scan]) -> None:
         if self._most_text is not None:
             self._delete_where(it, scans)
 
-    def _delete_where(self, it: SQLConnection, scans: Sequence[Scan]) -> None:
+    def _delete_where(self, it: SQLConnection, scans: Sequence[k.Scan]) -> None:
         """Delete the documents of scans. Scans that only name an owner or a session are joined."""
         for column, group in groupby(scans, _only_filter):
             some = list(dict.fromkeys(group))
@@ -287,22 +265,22 @@ class SQLKernel(SQLReader):
         self._database.close()
 
 
-def _only_filter(scan: Scan) -> str:
+def _only_filter(scan: k.Scan) -> str:
     """Return "owner" or "session" if a scan selects by this column alone; otherwise ""."""
     for column in ("owner", "session"):
         value = getattr(scan, column)
-        if value and scan == Scan(scan.collection, **{column: value}):
+        if value and scan == k.Scan(scan.collection, **{column: value}):
             return column
     return ""
 
 
-def _written(write: Write) -> Sequence[DocId]:
+def _written(write: k.Write) -> Sequence[k.DocId]:
     match write:
-        case Put(document):
+        case k.Put(document):
             return (document.key,)
-        case Wake(ids, _) | Delete(ids):
+        case k.Wake(ids, _) | k.Delete(ids):
             return ids
-        case Due(at, _) | Hold(at, _, _):
+        case k.Due(at, _) | k.Hold(at, _, _):
             return (at,)
     return ()
 

@@ -15,16 +15,8 @@ from sqlalchemy.exc import ArgumentError
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql import server
 from agent_memory.stores.sql.database import TableMissing
-from agent_memory.stores.sql.server import (
-    CALL_SECONDS,
-    CONNECT_SECONDS,
-    GRANT,
-    LOCK_SECONDS,
-    ConnectionLost,
-    Driver,
-    InTheWay,
-)
 
 _LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, 0, 1927, 4031}
 _IN_THE_WAY = {ER.LOCK_DEADLOCK, ER.DUP_ENTRY, ER.CHECKREAD}
@@ -96,7 +88,7 @@ class _Connection(_Base):
         return super().query(sql, unbuffered)
 
 
-class MySQLDriver(Driver):
+class MySQLDriver(server.Driver):
     errors = pymysql.Error
     find_table = (
         "SELECT 1 FROM information_schema.tables "
@@ -142,9 +134,9 @@ class MySQLDriver(Driver):
             return _Connection(
                 charset="utf8mb4",
                 autocommit=True,
-                connect_timeout=CONNECT_SECONDS,
-                read_timeout=CONNECT_SECONDS,
-                write_timeout=CONNECT_SECONDS,
+                connect_timeout=server.CONNECT_SECONDS,
+                read_timeout=server.CONNECT_SECONDS,
+                write_timeout=server.CONNECT_SECONDS,
                 client_flag=CLIENT.FOUND_ROWS,  # counts matched rows, not only changed ones
                 sql_mode="STRICT_ALL_TABLES",
                 init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -161,7 +153,7 @@ class MySQLDriver(Driver):
 
     def set_up(self, raw: _Connection) -> None:
         with raw.cursor() as cursor:
-            cursor.execute(_SETTINGS, [LOCK_SECONDS])
+            cursor.execute(_SETTINGS, [server.LOCK_SECONDS])
             cursor.execute(_FACTS)
             ((raw.version, longest, flush),) = cursor.fetchall()
         if self._durability == "power" and flush != 1:
@@ -170,8 +162,8 @@ class MySQLDriver(Driver):
                 "Set innodb_flush_log_at_trx_commit = 1 there."
             )
         raw.longest = longest
-        raw._read_timeout = CALL_SECONDS
-        raw._write_timeout = CALL_SECONDS
+        raw._read_timeout = server.CALL_SECONDS
+        raw._write_timeout = server.CALL_SECONDS
 
     def dialect(self, raw: _Connection) -> str:
         return "mariadb" if "mariadb" in raw.version.lower() else "mysql"
@@ -198,14 +190,14 @@ class MySQLDriver(Driver):
             )
         code, reason = _code(error), f"The MySQL server failed: {_error_text(error)}"
         if "timed out" in reason:  # PyMySQL closed the connection
-            return ConnectionLost(reason, again=False)
+            return server.ConnectionLost(reason, again=False)
         if code in _LOST or not raw.open:
             raw.broken = True
-            return ConnectionLost(reason)
+            return server.ConnectionLost(reason)
         if code in _IN_THE_WAY:
-            return InTheWay(reason)
+            return server.InTheWay(reason)
         if code in _FORBIDDEN:
-            return StoreUnavailable(f"{reason} {GRANT}")
+            return StoreUnavailable(f"{reason} {server.GRANT}")
         if code == ER.NO_SUCH_TABLE:
             return TableMissing(reason)
         return StoreUnavailable(reason) if code in _UNAVAILABLE else StoreError(reason)

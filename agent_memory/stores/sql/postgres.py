@@ -13,16 +13,8 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql import server
 from agent_memory.stores.sql.database import TableMissing
-from agent_memory.stores.sql.server import (
-    CALL_SECONDS,
-    CONNECT_SECONDS,
-    GRANT,
-    LOCK_SECONDS,
-    ConnectionLost,
-    Driver,
-    InTheWay,
-)
 
 T = TypeVar("T")
 
@@ -32,7 +24,8 @@ _UNAVAILABLE = ("08", "25006", "28", "3D", "42501", "53", "55P03", "57", "58")
 _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
 _SETTINGS = (
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-    f"SET statement_timeout = '{CALL_SECONDS}s'; SET lock_timeout = '{LOCK_SECONDS}s'; "
+    f"SET statement_timeout = '{server.CALL_SECONDS}s'; "
+    f"SET lock_timeout = '{server.LOCK_SECONDS}s'; "
     "SET idle_in_transaction_session_timeout = '60s'"  # frees a suspended process's locks
 )
 _SYNC = (
@@ -48,7 +41,7 @@ class _Slow(psycopg.OperationalError):
 class _Connection(psycopg.Connection[Any]):
     """A connection that stops waiting for a server after a time limit."""
 
-    seconds: float = CONNECT_SECONDS
+    seconds: float = server.CONNECT_SECONDS
 
     def wait(self, gen: Any, *args: Any, **settings: Any) -> Any:
         return super().wait(_with_time_limit(gen, self.seconds), *args, **settings)
@@ -71,7 +64,7 @@ def _with_time_limit(gen: Generator[Any, Any, T], seconds: float) -> Generator[A
         return result
 
 
-class PostgresDriver(Driver):
+class PostgresDriver(server.Driver):
     errors = psycopg.Error
     find_table = "SELECT 1 WHERE to_regclass(%s) IS NOT NULL"
 
@@ -92,7 +85,7 @@ class PostgresDriver(Driver):
                 "postgresql://user:password@host:5432/database, with %-escapes for special "
                 "characters in the password."
             )
-        defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "agent-memory"}
+        defaults = {"connect_timeout": server.CONNECT_SECONDS, "application_name": "agent-memory"}
         self._arguments: dict[str, Any] = {**defaults, **address, "client_encoding": "utf8"}
 
     def open(self) -> _Connection:
@@ -118,7 +111,7 @@ class PostgresDriver(Driver):
         if self._durability != "process":
             raw.execute(_SYNC)
         raw.seconds = (
-            CALL_SECONDS + 2.0
+            server.CALL_SECONDS + 2.0
         )  # more than the server's limit, which then ends the call first
 
     def dialect(self, raw: _Connection) -> str:
@@ -141,14 +134,14 @@ class PostgresDriver(Driver):
         reason = f"The PostgreSQL server failed: {text}."
         if isinstance(error, _Slow):
             raw.close()
-            return ConnectionLost(reason, again=False)
+            return server.ConnectionLost(reason, again=False)
         if state in _LOST or raw.closed or raw.pgconn.status != ConnStatus.OK:
             raw.close()
-            return ConnectionLost(reason)
+            return server.ConnectionLost(reason)
         if state in _IN_THE_WAY:
-            return InTheWay(reason)
+            return server.InTheWay(reason)
         if state == "42501":
-            return StoreUnavailable(f"{reason} {GRANT}")
+            return StoreUnavailable(f"{reason} {server.GRANT}")
         if state == "42P01":
             return TableMissing(reason)
         return StoreUnavailable(reason) if state.startswith(_UNAVAILABLE) else StoreError(reason)

@@ -13,17 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import CURSORS, latest_micros, now_micros
-from agent_memory.stores.kernel.contract import (
-    EMPTY,
-    DocId,
-    Document,
-    Kernel,
-    Line,
-    Part,
-    Scan,
-    Tail,
-)
 from agent_memory.stores.sql.database import (
     DOCUMENTS,
     MESSAGES,
@@ -62,7 +53,7 @@ _DUE = (
 )
 
 
-class SQLReader(Kernel):
+class SQLReader(k.Kernel):
     """The calls of `Kernel` that only read."""
 
     def __init__(self, database: SQLDatabase, namespace: str) -> None:
@@ -73,14 +64,14 @@ class SQLReader(Kernel):
         self._most_text = database.read(lambda it: it.most_text)
 
     def documents(
-        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
-    ) -> list[Document | None]:
+        self, ids: Sequence[k.DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[k.Document | None]:
         documents = self._database.read(
             lambda it: self._documents(it, ids, tails=tails, bodies=bodies)
         )
         return [documents[at] for at in ids]
 
-    def scan(self, scan: Scan) -> list[Document]:
+    def scan(self, scan: k.Scan) -> list[k.Document]:
         where, values = self._where(scan)
         names = _SHORT if not scan.bodies else _WHOLE
         order = "first, id" if scan.session else "id"
@@ -93,7 +84,7 @@ class SQLReader(Kernel):
         values.append(_ALL if scan.limit is None else scan.limit)
         rows = self._database.read(lambda it: it.rows(text, values))
         if scan.names:
-            return [Document(scan.collection, row[0]) for row in rows]
+            return [k.Document(scan.collection, row[0]) for row in rows]
         shown = {"tails": scan.tails, "bodies": scan.bodies}
         return [_document(scan.collection, row, **shown) for row in rows]
 
@@ -116,21 +107,21 @@ class SQLReader(Kernel):
         values = [*parameters, beginning, *parameters, beginning, beginning]
         return [name for (name,) in self._database.read(lambda it: it.rows(text, values))]
 
-    def due(self, collection: str, limit: int) -> list[Document]:
+    def due(self, collection: str, limit: int) -> list[k.Document]:
         now = now_micros()
         values = [self._namespace, collection, now, now, latest_micros(now), limit]
 
-        def work(it: SQLConnection) -> list[Document]:
+        def work(it: SQLConnection) -> list[k.Document]:
             # the first query returns only ids, because heads may have large system messages
-            ids = [DocId(collection, row[0]) for row in it.rows(_DUE, values)]
+            ids = [k.DocId(collection, row[0]) for row in it.rows(_DUE, values)]
             documents = self._documents(it, ids, tails=True)
             return [document for at in ids if (document := documents[at]) is not None]
 
         return self._database.read(work)
 
-    def lines(self, parts: Sequence[Part]) -> list[Line]:
-        def read(it: SQLConnection) -> list[Line]:
-            lines = [Line(*row) for part in parts for row in self._part(it, part)]
+    def lines(self, parts: Sequence[k.Part]) -> list[k.Line]:
+        def read(it: SQLConnection) -> list[k.Line]:
+            lines = [k.Line(*row) for part in parts for row in self._part(it, part)]
             return lines if self._most_text is None else [self._joined(it, line) for line in lines]
 
         lines = self._database.read(read)
@@ -140,7 +131,7 @@ class SQLReader(Kernel):
             lines = self._database.read(read)  # pieces are missing: the log changed meanwhile
         return lines  # a line with lost pieces decodes as damaged
 
-    def _joined(self, it: SQLConnection, line: Line) -> Line:
+    def _joined(self, it: SQLConnection, line: k.Line) -> k.Line:
         """Return a line with its message joined from pieces; unchanged if pieces are missing."""
         if not _is_in_pieces(line):
             return line
@@ -151,7 +142,7 @@ class SQLReader(Kernel):
             return line
         return line._replace(text=text, body="") if is_plain else line._replace(body=text)
 
-    def _part(self, it: SQLConnection, part: Part) -> Iterator[Sequence[Any]]:
+    def _part(self, it: SQLConnection, part: k.Part) -> Iterator[Sequence[Any]]:
         values = [self._namespace, part.session]
         if part.seqs is None:
             limit = _ALL if part.limit is None else part.limit
@@ -169,30 +160,30 @@ class SQLReader(Kernel):
         (row,) = self._database.read(lambda it: it.rows(text, [ns, collection, ns]))
         return row[0], row[1]
 
-    def _tail(self, it: SQLConnection, session: str) -> Tail:
+    def _tail(self, it: SQLConnection, session: str) -> k.Tail:
         rows = it.rows(_TAIL, (self._namespace, session))
-        return Tail(*rows[0]) if rows else EMPTY
+        return k.Tail(*rows[0]) if rows else k.EMPTY
 
     def _documents(
-        self, it: SQLConnection, ids: Iterable[DocId], *, tails: bool = False, bodies: bool = True
-    ) -> dict[DocId, Document | None]:
-        documents: dict[DocId, Document | None] = dict.fromkeys(ids)
+        self, it: SQLConnection, ids: Iterable[k.DocId], *, tails: bool = False, bodies: bool = True
+    ) -> dict[k.DocId, k.Document | None]:
+        documents: dict[k.DocId, k.Document | None] = dict.fromkeys(ids)
         names = _WHOLE if bodies else _SHORT
         for at, row in self._rows(it, f"{names}, {_TAILS}" if tails else names, sorted(documents)):
             documents[at] = _document(at.collection, row, tails=tails, bodies=bodies)
         return documents
 
     def _rows(
-        self, it: SQLConnection, names: str, ids: Sequence[DocId], lock: str = ""
-    ) -> Iterator[tuple[DocId, Sequence[Any]]]:
+        self, it: SQLConnection, names: str, ids: Sequence[k.DocId], lock: str = ""
+    ) -> Iterator[tuple[k.DocId, Sequence[Any]]]:
         """Yield the rows of existing documents. The first column in `names` is `id`."""
         for where, values in self._named(ids):
             order = f" ORDER BY id{lock}" if lock else ""
             text = f"SELECT {names} FROM {DOCUMENTS} AS d WHERE {where}{order}"
             for row in it.rows(text, values):
-                yield DocId(values[1], row[0]), row
+                yield k.DocId(values[1], row[0]), row
 
-    def _named(self, ids: Sequence[DocId]) -> Iterator[tuple[str, Values]]:
+    def _named(self, ids: Sequence[k.DocId]) -> Iterator[tuple[str, Values]]:
         """Yield conditions that select documents, one collection at a time, in order."""
         for collection, group in groupby(sorted(ids), lambda at: at.collection):
             for names in chunks([at.id for at in group]):
@@ -200,10 +191,10 @@ class SQLReader(Kernel):
                 where = f"namespace = ? AND collection = ? AND id {test}"
                 yield where, [self._namespace, collection, *names]
 
-    def _index(self, scan: Scan) -> str:
+    def _index(self, scan: k.Scan) -> str:
         return self._dialect.by_owner if scan.owner and scan.session is None else ""
 
-    def _where(self, scan: Scan) -> tuple[str, Values]:
+    def _where(self, scan: k.Scan) -> tuple[str, Values]:
         where, values = "namespace = ? AND collection = ?", [self._namespace, scan.collection]
         for name, wanted in (("owner", scan.owner), ("session", scan.session)):
             if wanted is not None:
@@ -231,11 +222,11 @@ class SQLReader(Kernel):
 
 def _document(
     collection: str, row: Sequence[Any], *, tails: bool = False, bodies: bool = True
-) -> Document:
+) -> k.Document:
     name, owner, session, first, last, version, about, *rest = row
     body, data = rest[:2] if bodies else ("", b"")
-    tail = Tail(*rest[-2:]) if tails and rest[-2] is not None else EMPTY
-    return Document(
+    tail = k.Tail(*rest[-2:]) if tails and rest[-2] is not None else k.EMPTY
+    return k.Document(
         collection, name, owner or "", session or "", first, last, version, about, body, data, tail
     )
 
@@ -249,18 +240,20 @@ def marks(values: Sequence[Any]) -> str:
     return ", ".join("?" * len(values))
 
 
-def in_pieces(lines: Sequence[Line], most: int | None) -> tuple[list[Document], Sequence[Line]]:
+def in_pieces(
+    lines: Sequence[k.Line], most: int | None
+) -> tuple[list[k.Document], Sequence[k.Line]]:
     """Split lines with more than `most` characters. Return the pieces, and all lines to write."""
     if most is None:
         return [], lines
-    pieces: list[Document] = []
-    written: list[Line] = []
+    pieces: list[k.Document] = []
+    written: list[k.Line] = []
     for line in lines:
         if len(line.text) + len(line.body) > most:
             text, seq = line.body or line.text, line.seq
             parts = [text[at : at + most] for at in range(0, len(text), most)]
             pieces += [
-                Document(*_piece_id(line, number), "", line.session, seq, seq, body=part)
+                k.Document(*_piece_id(line, number), "", line.session, seq, seq, body=part)
                 for number, part in enumerate(parts)
             ]
             mark = json.dumps([len(parts), _digest(text), not line.body])
@@ -269,11 +262,11 @@ def in_pieces(lines: Sequence[Line], most: int | None) -> tuple[list[Document], 
     return pieces, written
 
 
-def _piece_id(line: Line, number: int) -> DocId:
-    return DocId(PIECE, f"{line.seq}.{number}:{line.session}")
+def _piece_id(line: k.Line, number: int) -> k.DocId:
+    return k.DocId(PIECE, f"{line.seq}.{number}:{line.session}")
 
 
-def _is_in_pieces(line: Line) -> bool:
+def _is_in_pieces(line: k.Line) -> bool:
     return line.body.startswith("[")
 
 

@@ -17,23 +17,7 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.errors import Damaged
-from agent_memory.stores.kernel.coding import (
-    CATALOG,
-    FACT,
-    SEGMENT,
-    VECTOR,
-    entry_of,
-    from_micros,
-    head_fields,
-    head_from,
-    head_of,
-    key_document,
-    key_of,
-    line_of_entry,
-    record_document,
-    record_from,
-    to_micros,
-)
+from agent_memory.stores.kernel import coding
 from agent_memory.stores.kernel.contract import Document, Line
 from agent_memory.stores.kernel.vectors import embedding_of
 
@@ -66,8 +50,8 @@ def line_of(fields: Fields) -> str:
 
 def line_of_head(document: Document) -> str:
     """Return the first line of a session's file, from the head's document with the log's end."""
-    head = head_of(document)
-    fields = head_fields(head)
+    head = coding.head_of(document)
+    fields = coding.head_fields(head)
     if fields["system"] is not None:
         fields["system"] = json.loads(fields["system"])
     return line_of(
@@ -91,10 +75,10 @@ def head_in(fields: Fields, lines: Sequence[Line]) -> Head:
         **fields,
         "system": None if system is None else _message_json(system),
         "user_id": fields["user"],
-        "created_at": to_micros(_moment(fields, "created_at")),
+        "created_at": coding.to_micros(_moment(fields, "created_at")),
     }
     try:
-        head = head_from(_text(fields, "session"), values)
+        head = coding.head_from(_text(fields, "session"), values)
     except Damaged as error:
         broken = ", ".join(error.damage.broken if error.damage else ())
         raise ValueError(f"its first line is damaged ({broken})") from error
@@ -121,18 +105,18 @@ def line_of_embedding(document: Document) -> str:
 def line_of_value(value: Value) -> str:
     """Return the line of a message, an idempotency key, a record, a catalog or a segment."""
     if isinstance(value, Line):
-        return _line_of_message(entry_of(value))
+        return _line_of_message(coding.entry_of(value))
     kind, _, block = value.collection.partition(":")
     owned = {"owner": value.owner}
     match kind:
         case "key":
-            key = key_of(value)
-            fields = [key.name, key.digest, key.seq, key.end, key.total, to_micros(key.at)]
+            key = coding.key_of(value)
+            fields = [key.name, key.digest, key.seq, key.end, key.total, coding.to_micros(key.at)]
             return line_of({"key": fields})
         case "fact":
-            return _line_of_record(record_from(value, "fact", block))
+            return _line_of_record(coding.record_from(value, "fact", block))
         case "vector":
-            return _line_of_record(record_from(value, "vector", block), number=value.version)
+            return _line_of_record(coding.record_from(value, "vector", block), number=value.version)
         case "catalog":
             catalog = json.loads(value.body)
             return line_of({**owned, "version": value.version, "catalog": catalog})
@@ -146,18 +130,20 @@ def value_of(kind: str, name: str, number: int, fields: Fields) -> Value:
         return _message_of(name, number, fields)
     if kind == "records":
         record = _record_of(fields)
-        return record_document(f"{FACT}{name}", record, record.last)
+        return coding.record_document(f"{coding.FACT}{name}", record, record.last)
     if "catalog" in fields:
         owner, body = _text(fields, "owner"), compact_json(fields["catalog"])
         version = _count(fields, "version")
-        return Document(f"{CATALOG}{name}", owner, owner, version=version, body=body)
+        return Document(f"{coding.CATALOG}{name}", owner, owner, version=version, body=body)
     if "segment" in fields:
         owner, data = _text(fields, "owner"), b""
         with suppress(ValueError, TypeError, KeyError):  # then the segment counts as damaged
             data = base64.b64decode(fields["features"], validate=True)
         segment = int(_text(fields, "segment"), 16)
-        return Document(f"{SEGMENT}{name}", f"{segment:x}:{owner}", owner, data=data)
-    return record_document(f"{VECTOR}{name}", _record_of(fields), _count(fields, "number"))
+        return Document(f"{coding.SEGMENT}{name}", f"{segment:x}:{owner}", owner, data=data)
+    return coding.record_document(
+        f"{coding.VECTOR}{name}", _record_of(fields), _count(fields, "number")
+    )
 
 
 def _line_of_message(entry: Entry) -> str:
@@ -180,14 +166,16 @@ def _message_of(session_id: str, number: int, fields: Fields) -> Line | Document
         message = Message.from_json(_message_json(fields["message"]), at)
         seq, tokens, total = (_count(fields, name) for name in ("seq", "tokens", "total"))
         encoding = _text(fields, "encoding")
-        return line_of_entry(Entry(session_id, seq, message, tokens, total, encoding, at))
+        return coding.line_of_entry(Entry(session_id, seq, message, tokens, total, encoding, at))
     if "key" not in fields:
         raise ValueError(f"line {number} is neither a message nor a key")
     name, digest, *counts = fields["key"]
     seq, end, total, micros = map(index, counts)
     if not isinstance(name, str) or not isinstance(digest, str):
         raise TypeError("a key is not a text")
-    return key_document(session_id, KeptKey(name, digest, seq, end, total, from_micros(micros)))
+    return coding.key_document(
+        session_id, KeptKey(name, digest, seq, end, total, coding.from_micros(micros))
+    )
 
 
 def name_of(kind: str, first: Fields) -> str:
