@@ -8,7 +8,6 @@ from typing import Any
 from agent_memory.core.records import Lease, Record
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel import contract as k
-from agent_memory.stores.kernel.coding import BLOCKS, FACT
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.kernel.wrapping import KernelWrapper, take_keys
 
@@ -64,7 +63,7 @@ class RoutedKernel(KernelWrapper):
         self._routes = routes
 
     def _of(self, at: k.DocId) -> k.Kernel:
-        block = at.id if at.collection == BLOCKS else at.collection.partition(":")[2]
+        block = at.id if at.collection == k.BLOCKS else at.collection.partition(":")[2]
         return self._routes.get(block, self.inner)
 
     def commit(self, batch: k.Batch) -> k.Outcome:
@@ -106,7 +105,7 @@ class RoutedKernel(KernelWrapper):
                     yield write
 
     def _is_in(self, at: k.DocId, kernel: k.Kernel) -> bool:
-        earlier = kernel is self.inner and at.collection.startswith(FACT)
+        earlier = kernel is self.inner and at.collection.startswith(k.FACT)
         return earlier or self._of(at) is kernel
 
     def documents(
@@ -121,7 +120,7 @@ class RoutedKernel(KernelWrapper):
         return [by_id[at] for at in ids]
 
     def scan(self, scan: k.Scan) -> list[k.Document]:
-        if scan.collection != BLOCKS:
+        if scan.collection != k.BLOCKS:
             return self._of(k.DocId(scan.collection, "")).scan(scan)
         scanned = [(document, kernel) for kernel in self._all for document in kernel.scan(scan)]
         return [document for document, kernel in scanned if self._of(document.key) is kernel]

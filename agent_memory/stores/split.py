@@ -20,7 +20,7 @@ from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.kernel.wrapping import KernelWrapper, take_keys
 
-_PLACE = f"{coding.FACT}{SYSTEM.name}"
+_PLACE = f"{k.FACT}{SYSTEM.name}"
 _FORMAT = "agent-memory.elsewhere"
 _BEFORE, _AFTER = '{"role":"system","raw":{"id":"', f'"}},"format":"{_FORMAT}"}}'
 _MOST_CACHED = 4096
@@ -67,9 +67,9 @@ class SplitKernel(KernelWrapper):
 
     def commit(self, batch: k.Batch) -> k.Outcome:
         heads = {it.id for it in batch.conditions if isinstance(it, k.Missing)}
-        begun = [at.id for at in heads if at.collection == coding.HEAD]
+        begun = [at.id for at in heads if at.collection == k.HEAD]
         gone = [at for it in batch.writes if isinstance(it, k.Delete) for at in it.ids]
-        ended = [at for at in gone if at.collection == coding.HEAD]
+        ended = [at for at in gone if at.collection == k.HEAD]
         if begun or ended:
             before = self.inner.documents(ended, bodies=False)
             records = [self._scan(at.id, names=True) for at in ended]
@@ -114,7 +114,7 @@ class SplitKernel(KernelWrapper):
                 self._cache.drop(line.session)
 
     def encoded(self, document: k.Document) -> k.Document:
-        if document.collection != coding.HEAD:
+        if document.collection != k.HEAD:
             return document
         self._messages(document)
         body = dict[str, Any](json.loads(document.body or '{"system":null}'))
@@ -133,7 +133,7 @@ class SplitKernel(KernelWrapper):
         return [document and self._decoded_head(document) for document in documents]
 
     def _decoded_head(self, document: k.Document) -> k.Document:
-        if document.collection != coding.HEAD:
+        if document.collection != k.HEAD:
             return document
         messages = self._messages(document)
         if _FORMAT not in document.body:

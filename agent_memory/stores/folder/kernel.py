@@ -20,17 +20,7 @@ from agent_memory.stores.damage import leave_out
 from agent_memory.stores.folder import layout
 from agent_memory.stores.folder.files import STATE, Files, Mark
 from agent_memory.stores.kernel import contract as k
-from agent_memory.stores.kernel.coding import (
-    BLOCKS,
-    CATALOG,
-    FACT,
-    HEAD,
-    KEY,
-    LOCK,
-    SEGMENT,
-    VECTOR,
-    head_document,
-)
+from agent_memory.stores.kernel.coding import head_document
 from agent_memory.stores.kernel.rules import WITHIN_HANDLER
 from agent_memory.stores.kernel.vectors import KernelStore, cleared, embedding_document
 from agent_memory.stores.sql.database import DOCUMENTS
@@ -54,8 +44,8 @@ class _Tables(SQLKernel):
 
     def state(self) -> layout.State:
         select = f"SELECT id, first, due, holder, held_until FROM {DOCUMENTS} WHERE collection = ?"
-        heads = self._database.read(lambda it: it.rows(select, [HEAD]))
-        locks = self._database.read(lambda it: it.rows(select, [LOCK]))
+        heads = self._database.read(lambda it: it.rows(select, [k.HEAD]))
+        locks = self._database.read(lambda it: it.rows(select, [k.LOCK]))
         return layout.State(
             {name: (begun, due, holder, until) for name, begun, due, holder, until in heads},
             {name: (holder, until) for name, _, _, holder, until in locks},
@@ -67,10 +57,10 @@ class _Tables(SQLKernel):
             f"UPDATE {DOCUMENTS} SET due = ?, holder = ?, held_until = ? "
             "WHERE collection = ? AND id = ? AND first = ?"
         )
-        locks = [k.Put(k.Document(LOCK, name)) for name in state.locks]
-        self.commit(k.Batch([], [k.DeleteWhere(k.Scan(LOCK)), *locks]))
-        held = [(None, *lease, LOCK, name, 0) for name, lease in state.locks.items()]
-        heads = [(*times, HEAD, name, begun) for name, (begun, *times) in state.sessions.items()]
+        locks = [k.Put(k.Document(k.LOCK, name)) for name in state.locks]
+        self.commit(k.Batch([], [k.DeleteWhere(k.Scan(k.LOCK)), *locks]))
+        held = [(None, *lease, k.LOCK, name, 0) for name, lease in state.locks.items()]
+        heads = [(*times, k.HEAD, name, begun) for name, (begun, *times) in state.sessions.items()]
         self._database.write(lambda it: it.run_each(update, [*held, *heads]))
 
 
@@ -129,7 +119,7 @@ class FolderKernel(k.Kernel):
 
     def scan(self, scan: k.Scan) -> list[k.Document]:
         with self._fresh(_selected(scan)):
-            if scan.collection == HEAD and scan.tails and scan.bodies and not scan.after:
+            if scan.collection == k.HEAD and scan.tails and scan.bodies and not scan.after:
                 for error in self._broken.values():  # a broken file may contain any user's data
                     leave_out(error)
             return self._tables.scan(scan)
@@ -225,7 +215,7 @@ class FolderKernel(k.Kernel):
         values: Lines = {}
         for number, (text, fields) in enumerate(rest, 2):
             value = before.get(text) or layout.value_of(kind, name, number, fields)
-            if isinstance(value, k.Document) and value.collection.startswith(CATALOG):
+            if isinstance(value, k.Document) and value.collection.startswith(k.CATALOG):
                 # after an edit by hand, stores must not use the records that they have cached
                 value = value._replace(first=crc32(data) if before else 0)
             values[value[:2]] = value, text
@@ -234,7 +224,7 @@ class FolderKernel(k.Kernel):
         writes = _removal(kind, name)
         if kind == _SESSIONS:
             writes.append(k.Put(head_document(layout.head_in(first, messages))))
-            writes.append(k.Wake([k.DocId(HEAD, name)], 0))  # `restore` sets the stored due time
+            writes.append(k.Wake([k.DocId(k.HEAD, name)], 0))  # `restore` sets the stored due time
         elif kind == _VECTORS:
             writes.append(k.Put(embedding_document(name, layout.opened_of(first))))
         writes += [k.Append(messages)] if messages else []
@@ -291,15 +281,15 @@ class FolderKernel(k.Kernel):
             return self._tables.scan(k.Scan(f"{collection}{name}"))
 
         if kind == _SESSIONS:
-            (head,) = self._tables.documents([k.DocId(HEAD, name)], tails=True)
-            keys = self._tables.scan(k.Scan(KEY, session=name))
+            (head,) = self._tables.documents([k.DocId(k.HEAD, name)], tails=True)
+            keys = self._tables.scan(k.Scan(k.KEY, session=name))
             messages = self._tables.lines([k.Part(name)])
             return layout.line_of_head(head) if head else "", [*messages, *keys]
         if kind == _RECORDS:
-            records = _in_order(scanned(FACT))
+            records = _in_order(scanned(k.FACT))
             return layout.line_of({"block": name}) if records else "", records
-        (opened,) = self._tables.documents([k.DocId(BLOCKS, name)])
-        values = [*_in_order(scanned(VECTOR)), *scanned(CATALOG), *scanned(SEGMENT)]
+        (opened,) = self._tables.documents([k.DocId(k.BLOCKS, name)])
+        values = [*_in_order(scanned(k.VECTOR)), *scanned(k.CATALOG), *scanned(k.SEGMENT)]
         return layout.line_of_embedding(opened) if opened else "", values
 
 
@@ -341,9 +331,9 @@ class FolderStore(KernelStore):
 def _removal(kind: str, name: str) -> list[k.Write]:
     """Return the writes that remove a file's content from the tables."""
     if kind == _SESSIONS:
-        keys = k.DeleteWhere(k.Scan(KEY, session=name))
-        return [k.Delete([k.DocId(HEAD, name)]), keys, k.Truncate(name, 0)]
-    return [k.DeleteWhere(k.Scan(f"{FACT}{name}"))] if kind == _RECORDS else cleared(name)
+        keys = k.DeleteWhere(k.Scan(k.KEY, session=name))
+        return [k.Delete([k.DocId(k.HEAD, name)]), keys, k.Truncate(name, 0)]
+    return [k.DeleteWhere(k.Scan(f"{k.FACT}{name}"))] if kind == _RECORDS else cleared(name)
 
 
 def _in_order(records: Sequence[k.Document]) -> list[k.Document]:
@@ -367,19 +357,19 @@ def places_of(writes: Sequence[k.Write]) -> Iterator[Place]:
 
 
 def _selected(scan: k.Scan) -> Iterator[Place]:
-    if scan.collection == KEY:
+    if scan.collection == k.KEY:
         yield _SESSIONS, scan.session or ""
-    elif scan.collection not in (HEAD, _VECTORS):
+    elif scan.collection not in (k.HEAD, _VECTORS):
         yield _place_of(k.DocId(scan.collection, ""))
 
 
 def _place_of(at: k.DocId, session: str = "") -> Place:
     kind, _, block = at.collection.partition(":")
-    if kind == HEAD:
+    if kind == k.HEAD:
         return _SESSIONS, at.id
-    if kind == KEY:
+    if kind == k.KEY:
         return _SESSIONS, session or at.id.partition(":")[2]
-    if kind == LOCK:
+    if kind == k.LOCK:
         return "", ""
     if kind == "fact":
         return _RECORDS, block

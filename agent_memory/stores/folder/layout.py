@@ -18,14 +18,14 @@ from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.errors import Damaged
 from agent_memory.stores.kernel import coding
-from agent_memory.stores.kernel.contract import Document, Line
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.vectors import embedding_of
 
 _LONGEST = 80
 _MOST = 2**63 - 1
 
 Fields = dict[str, Any]
-Value = Line | Document
+Value = k.Line | k.Document
 
 
 def file_name(name: str) -> str:
@@ -48,7 +48,7 @@ def line_of(fields: Fields) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
-def line_of_head(document: Document) -> str:
+def line_of_head(document: k.Document) -> str:
     """Return the first line of a session's file, from the head's document with the log's end."""
     head = coding.head_of(document)
     fields = coding.head_fields(head)
@@ -68,7 +68,7 @@ def line_of_head(document: Document) -> str:
     )
 
 
-def head_in(fields: Fields, lines: Sequence[Line]) -> Head:
+def head_in(fields: Fields, lines: Sequence[k.Line]) -> Head:
     """Return the head in a session's first line. Check that `lines` are all unexpired messages."""
     system = fields["system"]
     values = {
@@ -95,7 +95,7 @@ def head_in(fields: Fields, lines: Sequence[Line]) -> Head:
     return head
 
 
-def line_of_embedding(document: Document) -> str:
+def line_of_embedding(document: k.Document) -> str:
     """Return the first line of a file of vectors."""
     dimension, model = embedding_of(document)
     block = {"block": document.id}
@@ -104,7 +104,7 @@ def line_of_embedding(document: Document) -> str:
 
 def line_of_value(value: Value) -> str:
     """Return the line of a message, an idempotency key, a record, a catalog or a segment."""
-    if isinstance(value, Line):
+    if isinstance(value, k.Line):
         return _line_of_message(coding.entry_of(value))
     kind, _, block = value.collection.partition(":")
     owned = {"owner": value.owner}
@@ -130,20 +130,18 @@ def value_of(kind: str, name: str, number: int, fields: Fields) -> Value:
         return _message_of(name, number, fields)
     if kind == "records":
         record = _record_of(fields)
-        return coding.record_document(f"{coding.FACT}{name}", record, record.last)
+        return coding.record_document(f"{k.FACT}{name}", record, record.last)
     if "catalog" in fields:
         owner, body = _text(fields, "owner"), compact_json(fields["catalog"])
         version = _count(fields, "version")
-        return Document(f"{coding.CATALOG}{name}", owner, owner, version=version, body=body)
+        return k.Document(f"{k.CATALOG}{name}", owner, owner, version=version, body=body)
     if "segment" in fields:
         owner, data = _text(fields, "owner"), b""
         with suppress(ValueError, TypeError, KeyError):  # then the segment counts as damaged
             data = base64.b64decode(fields["features"], validate=True)
         segment = int(_text(fields, "segment"), 16)
-        return Document(f"{coding.SEGMENT}{name}", f"{segment:x}:{owner}", owner, data=data)
-    return coding.record_document(
-        f"{coding.VECTOR}{name}", _record_of(fields), _count(fields, "number")
-    )
+        return k.Document(f"{k.SEGMENT}{name}", f"{segment:x}:{owner}", owner, data=data)
+    return coding.record_document(f"{k.VECTOR}{name}", _record_of(fields), _count(fields, "number"))
 
 
 def _line_of_message(entry: Entry) -> str:
@@ -159,7 +157,7 @@ def _line_of_message(entry: Entry) -> str:
     )
 
 
-def _message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
+def _message_of(session_id: str, number: int, fields: Fields) -> k.Line | k.Document:
     """Return the message or the idempotency key in a line of a session's file."""
     if "seq" in fields:
         at = _moment(fields, "at")

@@ -25,7 +25,6 @@ from agent_memory.core.messages import compact_json
 from agent_memory.errors import Undecryptable
 from agent_memory.stores.damage import leave_out
 from agent_memory.stores.kernel import contract as k
-from agent_memory.stores.kernel.coding import CATALOG, SEGMENT, VECTOR
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
@@ -115,10 +114,10 @@ class Owned:
 
     def __init__(self, kernel: k.Kernel, block: str, owner: str) -> None:
         self._kernel, self._block, self._owner = kernel, block, owner
-        self.at = k.DocId(f"{CATALOG}{block}", owner)
+        self.at = k.DocId(f"{k.CATALOG}{block}", owner)
 
     def segment_id(self, name: int) -> k.DocId:
-        return k.DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
+        return k.DocId(f"{k.SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
     def catalog(self) -> Stored | None:
         """Return the catalog, or None. Each change sets a new version."""
@@ -135,11 +134,13 @@ class Owned:
 
     def names(self) -> Sequence[int]:
         """Return the names of all existing segments, including those not in the catalog."""
-        documents = self._kernel.scan(k.Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
+        documents = self._kernel.scan(
+            k.Scan(f"{k.SEGMENT}{self._block}", self._owner, bodies=False)
+        )
         return [int(document.id.partition(":")[0], 16) for document in documents]
 
     def numbers(self) -> Mapping[str, int]:
-        documents = self._kernel.scan(k.Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
+        documents = self._kernel.scan(k.Scan(f"{k.VECTOR}{self._block}", self._owner, bodies=False))
         return {document.id: document.version for document in documents}
 
     def change(self, change: CatalogChange) -> list[k.Write]:
@@ -152,7 +153,10 @@ class Owned:
 
     def forget(self) -> list[k.Write]:
         """Return the writes that delete the catalog and all segments, without reading them."""
-        return [k.DeleteWhere(k.Scan(f"{SEGMENT}{self._block}", self._owner)), k.Delete([self.at])]
+        return [
+            k.DeleteWhere(k.Scan(f"{k.SEGMENT}{self._block}", self._owner)),
+            k.Delete([self.at]),
+        ]
 
 
 def features_in(segment: k.Document) -> bytes:
@@ -161,7 +165,7 @@ def features_in(segment: k.Document) -> bytes:
         raise segment.body.error
     if segment.data.startswith(ENCRYPTED):
         raise Undecryptable(
-            f"The search features of block {segment.collection.removeprefix(SEGMENT)!r} are "
+            f"The search features of block {segment.collection.removeprefix(k.SEGMENT)!r} are "
             "encrypted. Give the keys: `encryption`, or `keys`."
         )
     return segment.data

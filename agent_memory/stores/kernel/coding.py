@@ -19,10 +19,6 @@ from agent_memory.core.records import Entry, Head, Lag, Record, Scope, Summary
 from agent_memory.errors import Damaged, StoreError, Undecryptable
 from agent_memory.stores.kernel import contract as k
 
-HEAD, KEY, LOCK, BLOCKS = "head", "key", "lock", "vectors"
-FACT, VECTOR, CATALOG, SEGMENT = "fact:", "vector:", "catalog:", "segment:"
-"""Prefixes of the collections of a block. The block's name follows."""
-
 MARK = "sealed.1."
 """The beginning of every ciphertext, with the version of the format."""
 
@@ -139,10 +135,6 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def head_id(session_id: str) -> k.DocId:
-    return k.DocId(HEAD, session_id)
-
-
 def stamp_of(head: Head) -> int:
     """Return the version of a head's document. A re-created session gets a new version."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
@@ -152,7 +144,7 @@ def head_document(head: Head) -> k.Document:
     about: dict[str, Any] = {"deleting": head.deleting, **head_fields(head)}
     body = {name: about.pop(name) for name in _IN_BODY}
     return k.Document(
-        *(HEAD, head.session_id, Scope(head.user_id, head.session_id).owner),
+        *(k.HEAD, head.session_id, Scope(head.user_id, head.session_id).owner),
         first=to_micros(head.created_at),
         last=head.version,
         version=stamp_of(head),
@@ -272,7 +264,7 @@ def entry_of(line: k.Line) -> Entry:
 
 
 def key_id(session_id: str, name: str) -> k.DocId:
-    return k.DocId(KEY, f"{name}:{session_id}")
+    return k.DocId(k.KEY, f"{name}:{session_id}")
 
 
 def key_document(session_id: str, key: KeptKey) -> k.Document:

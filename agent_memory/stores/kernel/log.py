@@ -212,7 +212,7 @@ def planned(
             return Appended(before, (), chosen.before)
         places, drafts = chosen.places, [drafts[place] for place in chosen.places]
     head, entries = extend(before, drafts, request.user_id)
-    at = coding.head_id(request.session_id)
+    at = k.head_id(request.session_id)
     conditions: list[k.Condition] = [
         k.VersionIs(at, session.version) if session.version else k.Missing(at),
         k.LogEndsAt(request.session_id, before.end),
@@ -229,7 +229,7 @@ def planned(
             conditions.append(k.Missing(key) if there is None else k.VersionIs(key, there.version))
         if once.since is not None:
             old = k.Scan(
-                coding.KEY, session=request.session_id, first_below=coding.to_micros(once.since)
+                k.KEY, session=request.session_id, first_below=coding.to_micros(once.since)
             )
             writes.append(k.DeleteWhere(old))
         fresh = once.to_save(places, entries, head)

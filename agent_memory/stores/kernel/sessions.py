@@ -14,14 +14,9 @@ from agent_memory.errors import Damaged, LeaseLost, StoreError, StoreUnavailable
 from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, undamaged
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import (
-    FACT,
-    HEAD,
-    KEY,
-    LOCK,
     are_not_absorbed,
     entry_of,
     head_document,
-    head_id,
     head_of,
     is_deleting,
     key_document,
@@ -112,7 +107,7 @@ class SessionStore:
         quick = None if session is None else one_line(session, request)
         if session is not None and quick is not None:
             line, after = quick
-            if self._kernel.extend(head_id(session_id), session.version, line, micros_of(within)):
+            if self._kernel.extend(k.head_id(session_id), session.version, line, micros_of(within)):
                 self._known.put(session_id, after)
                 return after.whole()
         return self._append(request).head
@@ -206,7 +201,7 @@ class SessionStore:
             # the session is assumed to be new. If it exists, the refusal returns the stored state
             session = known_session(request.session_id, None, k.EMPTY)
         plan = None if session is None else planned_blindly(session, request)
-        head = head_id(request.session_id)
+        head = k.head_id(request.session_id)
         names = request.once.names if request.once else ()
         ids = [head, *(key_id(request.session_id, name) for name in names)]
         for _ in range(TRIES):
@@ -231,7 +226,7 @@ class SessionStore:
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
         """Return a session's idempotency keys in order of their seqs: all, or those in `names`."""
         if names is None:
-            documents = [*self._kernel.scan(k.Scan(KEY, session=session_id))]
+            documents = [*self._kernel.scan(k.Scan(k.KEY, session=session_id))]
         else:
             some = self._kernel.documents([key_id(session_id, name) for name in names])
             documents = [document for document in some if document is not None]
@@ -247,19 +242,21 @@ class SessionStore:
         Raises:
             LeaseLost: `lease` was passed and is no longer held; nothing was written.
         """
-        conditions: list[k.Condition] = [*held(lease), k.Exists(head_id(session_id))]
+        conditions: list[k.Condition] = [*held(lease), k.Exists(k.head_id(session_id))]
         self._write(
             lease, k.Batch(conditions, [k.Put(key_document(session_id, key)) for key in keys])
         )
 
     def head(self, session_id: str) -> Head | None:
         """Return the head, or None for a session that does not exist."""
-        (document,) = self._kernel.documents([head_id(session_id)], tails=True)
+        (document,) = self._kernel.documents([k.head_id(session_id)], tails=True)
         return None if document is None else head_of(document)
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
         """Return the ids of the sessions that exist and are not being deleted."""
-        heads = self._kernel.documents([head_id(session) for session in session_ids], bodies=False)
+        heads = self._kernel.documents(
+            [k.head_id(session) for session in session_ids], bodies=False
+        )
         return {head.id for head in heads if head is not None and not is_deleting(head)}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
@@ -280,9 +277,9 @@ class SessionStore:
         deletion has begun are left out.
         """
         if session_id is not None:
-            some = self._kernel.documents([head_id(session_id)], tails=True, bodies=False)
+            some = self._kernel.documents([k.head_id(session_id)], tails=True, bodies=False)
         else:
-            scan = k.Scan(HEAD, f"user:{user_id}", tails=True, bodies=False, behind=block)
+            scan = k.Scan(k.HEAD, f"user:{user_id}", tails=True, bodies=False, behind=block)
             some = [*self._kernel.scan(scan)]
         lags = undamaged(are_not_absorbed(some, block), lambda head: lag_of(head, block))
         lagging = [lag for lag in lags if lag is not None]
@@ -298,7 +295,7 @@ class SessionStore:
             before: The number of entries before the cursor that are returned too.
             limit: The maximum number of entries for each session. The newest are returned.
         """
-        ids = [head_id(session) for session in session_ids]
+        ids = [k.head_id(session) for session in session_ids]
         documents = self._kernel.documents(ids, tails=True, bodies=False)
         heads = undamaged([document for document in documents if document is not None], head_of)
         parts = [
@@ -354,7 +351,7 @@ class SessionStore:
             The stored head. None, without any change, if another writer changed the head or
             appended after `head.end`, or if a session to create already exists.
         """
-        at, session = head_id(head.session_id), head.session_id
+        at, session = k.head_id(head.session_id), head.session_id
         lines = [k.Append([line_of_entry(entry) for entry in entries])] if entries else []
         if head.version == 0:
             conditions: list[k.Condition] = [*held(lease), k.Missing(at), k.LogEndsAt(session, 0)]
@@ -364,9 +361,9 @@ class SessionStore:
         writes: list[k.Write] = [k.Truncate(session, after), *lines]
         end = entries[-1].seq if entries else after
         if end < head.end:
-            writes.append(k.DeleteWhere(k.Scan(KEY, session=session, last_above=end)))
+            writes.append(k.DeleteWhere(k.Scan(k.KEY, session=session, last_above=end)))
         for block, new in records.items():
-            name = f"{FACT}{block}"
+            name = f"{k.FACT}{block}"
             writes.append(k.DeleteWhere(k.Scan(name, session=session)))
             unique = {record.id: record for record in new}.values()
             writes += [k.Put(record_document(name, record, record.last)) for record in unique]
@@ -379,7 +376,7 @@ class SessionStore:
         writes: Sequence[k.Write],
         lease: Lease | None,
     ) -> Head | None:
-        at, after = head_id(head.session_id), replace(head, version=head.version + 1)
+        at, after = k.head_id(head.session_id), replace(head, version=head.version + 1)
         batch = k.Batch(
             [*held(lease), k.VersionIs(at, stamp_of(head)), *conditions],
             [
@@ -404,7 +401,7 @@ class SessionStore:
         The next append or deletion sets a due time again. Return False, without any change, if the
         stored end or version differs from the head's.
         """
-        at = head_id(head.session_id)
+        at = k.head_id(head.session_id)
         due = k.Due(at, None if seconds is None else micros_of(seconds))
         conditions: list[k.Condition] = [
             k.VersionIs(at, stamp_of(head)),
@@ -414,7 +411,7 @@ class SessionStore:
 
     def schedule_all(self) -> None:
         """Make every session due now, for example after a change of the configured blocks."""
-        for page in self._pages(k.Scan(HEAD, names=True)):
+        for page in self._pages(k.Scan(k.HEAD, names=True)):
             self._kernel.commit(k.Batch([], [k.Wake([head.key for head in page], 0)]))
 
     def due(self, limit: int = 100) -> list[Head]:
@@ -427,7 +424,7 @@ class SessionStore:
             heads: list[Head] = []
             # unreadable sessions are postponed, so that they do not fill the result
             put_off = False
-            for document in self._kernel.due(HEAD, limit):
+            for document in self._kernel.due(k.HEAD, limit):
                 try:
                     heads.append(head_of(document))
                 except StoreError as error:
@@ -445,7 +442,7 @@ class SessionStore:
         extend the owner's lease instead, and return False if another owner has taken the lease or
         `owner` has released it. Return False also if the session does not exist.
         """
-        at = head_id(session_id)
+        at = k.head_id(session_id)
         take: list[k.Condition] = (
             [k.HeldBy(at, owner)] if renew else [k.Exists(at), k.Free(at, owner)]
         )
@@ -453,7 +450,7 @@ class SessionStore:
 
     def release(self, session_id: str, owner: str) -> None:
         """Release the lease, if `owner` still holds it."""
-        at = head_id(session_id)
+        at = k.head_id(session_id)
         self._kernel.commit(k.Batch([k.HeldBy(at, owner)], [k.Hold(at, "", 0)]))
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
@@ -463,7 +460,7 @@ class SessionStore:
         With `renew`, extend the owner's lock instead, and return False if another owner has taken
         the lock or `owner` has released it.
         """
-        at = k.DocId(LOCK, name)
+        at = k.DocId(k.LOCK, name)
         hold = k.Hold(at, owner, micros_of(seconds))
         batch = k.Batch([k.HeldBy(at, owner)], [hold])
         if not renew:
@@ -472,7 +469,7 @@ class SessionStore:
 
     def unlock(self, name: str, owner: str) -> None:
         """Release a lock, if `owner` still holds it."""
-        at = k.DocId(LOCK, name)
+        at = k.DocId(k.LOCK, name)
         self._kernel.commit(k.Batch([k.HeldBy(at, owner)], [k.Delete([at])]))
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
@@ -481,10 +478,10 @@ class SessionStore:
         Raises:
             LeaseLost: `lease` was passed and is no longer held; nothing was deleted.
         """
-        at = head_id(session_id)
+        at = k.head_id(session_id)
         # data without a head belongs to a session that is being created: delete nothing
         conditions = [*held(lease), k.Exists(at)]
-        keys = k.DeleteWhere(k.Scan(KEY, session=session_id))
+        keys = k.DeleteWhere(k.Scan(k.KEY, session=session_id))
         self._write(lease, k.Batch(conditions, [k.Delete([at]), keys, k.Truncate(session_id, 0)]))
         self._known.drop(session_id)
 
@@ -516,7 +513,7 @@ class SessionStore:
         With `user_id`, only heads of this user are returned. Sessions whose deletion has begun are
         included, with `deleting` set. Damaged heads are left out, and do not count towards `limit`.
         """
-        whole = k.Scan(HEAD, None if user_id is None else f"user:{user_id}", tails=True)
+        whole = k.Scan(k.HEAD, None if user_id is None else f"user:{user_id}", tails=True)
 
         def decode(head: k.Document) -> Head:
             (full,) = [head] if head.about else self._kernel.documents([head.key], tails=True)
@@ -537,7 +534,7 @@ class SessionStore:
 
     def counts(self) -> Counts:
         """Return the number of sessions and entries."""
-        return Counts(*self._kernel.counts(HEAD))
+        return Counts(*self._kernel.counts(k.HEAD))
 
     def close(self) -> None:
         """Release connections. Idempotent."""
@@ -564,4 +561,4 @@ class SessionStore:
 
 def held(lease: Lease | None) -> list[k.Condition]:
     """Return the condition that a lease is held; no condition for None."""
-    return [] if lease is None else [k.HeldBy(head_id(lease.session_id), lease.owner)]
+    return [] if lease is None else [k.HeldBy(k.head_id(lease.session_id), lease.owner)]

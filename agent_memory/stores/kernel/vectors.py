@@ -17,20 +17,7 @@ from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.damage import undamaged_records
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.catalogs import Owned, catalog_of, changed, grouped
-from agent_memory.stores.kernel.coding import (
-    BLOCKS,
-    CATALOG,
-    FACT,
-    KEY,
-    LOCK,
-    SEGMENT,
-    VECTOR,
-    head_id,
-    mismatch,
-    record_document,
-    record_from,
-    stamp_of,
-)
+from agent_memory.stores.kernel.coding import mismatch, record_document, record_from, stamp_of
 from agent_memory.stores.kernel.indexes import CatalogUnreadable, Indexes, search, walked
 from agent_memory.stores.kernel.records import RecordStore
 from agent_memory.stores.kernel.sessions import PAGE, TRIES, held
@@ -63,7 +50,7 @@ class KernelStore(RecordStore):
 
     def _announce(self, block: str, embedding: tuple[int, str]) -> None:
         """Register a block's embedding. Raise `DimensionMismatch` if it has another embedding."""
-        at = k.DocId(BLOCKS, block)
+        at = k.DocId(k.BLOCKS, block)
         mine = embedding_document(block, embedding)
         stored = self._kernel.documents([at])[0]
         if stored is None:  # otherwise nothing is written, so that a reader waits for no writer
@@ -87,8 +74,10 @@ class KernelStore(RecordStore):
             stored = embedding or (0, "no embedder")
             raise DimensionMismatch(mismatch(block, stored, (features.dimension, "unnamed")))
         groups = grouped(records, features)
-        ids = [k.DocId(f"{VECTOR}{block}", each.id) for some, _ in groups.values() for each in some]
-        announced = k.VersionIs(k.DocId(BLOCKS, block), _version(embedding))
+        ids = [
+            k.DocId(f"{k.VECTOR}{block}", each.id) for some, _ in groups.values() for each in some
+        ]
+        announced = k.VersionIs(k.DocId(k.BLOCKS, block), _version(embedding))
         for _ in range(TRIES):
             before = [document for document in self._kernel.documents(ids) if document is not None]
             if self._change(block, before, groups, [*held(lease), announced], lease):
@@ -114,7 +103,7 @@ class KernelStore(RecordStore):
         gone: Sequence[k.Document],
         groups: Mapping[str, tuple[list[Record], list[Segment]]],
     ) -> tuple[list[k.Condition], list[k.Write]]:
-        name, removed = f"{VECTOR}{block}", {document.id for document in gone}
+        name, removed = f"{k.VECTOR}{block}", {document.id for document in gone}
         numbers: dict[str, dict[int, str]] = {}
         for document in gone:
             numbers.setdefault(document.owner, {})[document.version] = document.id
@@ -163,7 +152,7 @@ class KernelStore(RecordStore):
 
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """Return an owner's existing records with these ids, each with its number."""
-        name = f"{VECTOR}{block}"
+        name = f"{k.VECTOR}{block}"
         docs = (
             self._kernel.documents([k.DocId(name, record_id) for record_id in ids]) if ids else []
         )
@@ -181,7 +170,9 @@ class KernelStore(RecordStore):
     ) -> None:
         if owner is None and session_id is None:
             raise ValueError("Name an owner or a session.")
-        scan = k.Scan(f"{VECTOR}{block}", owner, session_id, last_above=after or None, bodies=False)
+        scan = k.Scan(
+            f"{k.VECTOR}{block}", owner, session_id, last_above=after or None, bodies=False
+        )
         for _ in range(TRIES):
             gone = self._kernel.scan(scan)
             if not gone:
@@ -196,7 +187,7 @@ class KernelStore(RecordStore):
         names = self._kernel.collections("")
         facts, vectors = (
             [name.removeprefix(kind) for name in names if name.startswith(kind)]
-            for kind in (FACT, VECTOR)
+            for kind in (k.FACT, k.VECTOR)
         )
         return StoredBlocks(facts, vectors)
 
@@ -222,11 +213,11 @@ class KernelStore(RecordStore):
             Whether the data was deleted. False, without any change, if a head or the vectors were
             changed meanwhile, or if a session or a lock is held.
         """
-        ids = [head_id(head.session_id) for head in heads]
+        ids = [k.head_id(head.session_id) for head in heads]
         every: list[k.Condition] = [k.Free(at, "") for at in ids]
         every += [k.VersionIs(at, stamp_of(head)) for at, head in zip(ids, heads, strict=True)]
         writes: list[k.Write] = []
-        for lock in [k.DocId(LOCK, name) for name in locks]:
+        for lock in [k.DocId(k.LOCK, name) for name in locks]:
             every.append(k.Free(lock, ""))
             if self._kernel.remote:  # this write prevents others from taking the lock meanwhile
                 writes += [k.Put(k.Document(*lock)), k.Delete([lock])]
@@ -234,26 +225,26 @@ class KernelStore(RecordStore):
             for head in heads:
                 if Scope(head.user_id, head.session_id).owner in owners:
                     continue  # the session's vectors are deleted with the owner's vectors
-                scan = k.Scan(f"{VECTOR}{block}", session=head.session_id, bodies=False)
+                scan = k.Scan(f"{k.VECTOR}{block}", session=head.session_id, bodies=False)
                 if gone := [doc for doc in self._kernel.scan(scan) if doc.owner not in owners]:
                     conditions, changes = self._changes(block, gone, {})
                     every += conditions
                     writes += changes
-        kinds = (VECTOR, CATALOG, SEGMENT)
+        kinds = (k.VECTOR, k.CATALOG, k.SEGMENT)
         searched = [f"{kind}{block}" for kind in kinds for block in blocks.vectors]
-        facts = [f"{FACT}{block}" for block in blocks.facts]
+        facts = [f"{k.FACT}{block}" for block in blocks.facts]
         writes += [
             k.DeleteWhere(k.Scan(name, each)) for name in (*facts, *searched) for each in owners
         ]
         writes += [
             k.DeleteWhere(k.Scan(name, session=head.session_id))
-            for name in (*facts, KEY)
+            for name in (*facts, k.KEY)
             for head in heads
         ]
         writes += [k.Delete(ids)] if ids else []
         writes += [k.Truncate(head.session_id, 0) for head in heads]
         writes += [
-            k.Put(record_document(f"{FACT}{block}", record, record.last))
+            k.Put(record_document(f"{k.FACT}{block}", record, record.last))
             for block, records in (leaving or {}).items()
             for record in records
         ]
@@ -267,20 +258,20 @@ class KernelStore(RecordStore):
 
     def vector_blocks(self) -> dict[str, tuple[int, str]]:
         return {
-            document.id: embedding_of(document) for document in self._kernel.scan(k.Scan(BLOCKS))
+            document.id: embedding_of(document) for document in self._kernel.scan(k.Scan(k.BLOCKS))
         }
 
     def all_vectors(
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
-        name = f"{VECTOR}{block}"
+        name = f"{k.VECTOR}{block}"
         if session_id is not None:
             documents = self._kernel.scan(k.Scan(name, session=session_id, bodies=False))
             for owner in sorted({document.owner for document in documents}):
                 own = [document for document in documents if document.owner == owner]
                 yield from self._walk(block, owner, own)
             return
-        for page in self._pages(k.Scan(f"{CATALOG}{block}", names=True)):
+        for page in self._pages(k.Scan(f"{k.CATALOG}{block}", names=True)):
             for catalog in page:
                 documents = self._kernel.scan(k.Scan(name, catalog.id, bodies=False))
                 numbered = sorted(documents, key=lambda it: it.version)
@@ -297,15 +288,15 @@ class KernelStore(RecordStore):
 
 def cleared(block: str) -> list[k.Write]:
     """Return the writes that delete a block's vectors and their registration."""
-    kinds = (VECTOR, CATALOG, SEGMENT)
+    kinds = (k.VECTOR, k.CATALOG, k.SEGMENT)
     every = [k.DeleteWhere(k.Scan(f"{kind}{block}")) for kind in kinds]
-    return [k.Delete([k.DocId(BLOCKS, block)]), *every]
+    return [k.Delete([k.DocId(k.BLOCKS, block)]), *every]
 
 
 def embedding_document(block: str, embedding: tuple[int, str]) -> k.Document:
     """Return the document that registers the dimension and the model of a block's vectors."""
     body = compact_json(embedding)
-    return k.Document(BLOCKS, block, version=_version(embedding), body=body)
+    return k.Document(k.BLOCKS, block, version=_version(embedding), body=body)
 
 
 def _version(embedding: tuple[int, str]) -> int:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from agent_memory.errors import StoreError
 from agent_memory.stores.kernel import contract as k
-from agent_memory.stores.kernel.coding import HEAD, KEY, head_id, latest_micros
+from agent_memory.stores.kernel.coding import latest_micros
 from agent_memory.stores.kernel.rules import State, named
 
 Doc = dict[str, Any]
@@ -218,7 +218,7 @@ class HeadChange:
             match write:
                 case k.Put(document) if document.key == head:
                     self.set |= values_of(document)
-                case k.Put(document) if document.collection == KEY:
+                case k.Put(document) if document.collection == k.KEY:
                     oldest = min(self._mins.get("oldest_key", document.first), document.first)
                     self._mins["oldest_key"] = oldest
                 case k.Append(lines):
@@ -293,13 +293,13 @@ def is_unbounded(scan: k.Scan) -> bool:
 
 def is_upkeep(scan: k.Scan) -> bool:
     """Return whether a scan selects old idempotency keys, which are deleted after the batch."""
-    return scan.collection == KEY and scan.first_below is not None
+    return scan.collection == k.KEY and scan.first_below is not None
 
 
 def session_of(condition: k.Condition) -> str | None:
     if isinstance(condition, k.LogEndsAt):
         return condition.session
-    return condition.id.id if condition.id.collection == HEAD else None
+    return condition.id.id if condition.id.collection == k.HEAD else None
 
 
 def head_of(batch: k.Batch) -> k.DocId | None:
@@ -310,19 +310,19 @@ def head_of(batch: k.Batch) -> k.DocId | None:
             case k.Put(document):
                 changed.add(document.key)
             case k.Append(lines):
-                changed |= {head_id(line.session) for line in lines}
+                changed |= {k.head_id(line.session) for line in lines}
             case k.Truncate(session, _) | k.Expire(session, _):
-                changed.add(head_id(session))
+                changed.add(k.head_id(session))
             case k.Due(at) | k.Hold(at):
                 changed.add(at)
             case k.Wake(ids) | k.Delete(ids):
                 changed |= {*ids}
-    heads = [at for at in changed if at.collection == HEAD]
+    heads = [at for at in changed if at.collection == k.HEAD]
     if len(heads) > 1:
         raise StoreError("A batch in MongoDB changes one session at most.")
     if heads:
         return heads[0]
-    return next((head_id(name) for it in batch.conditions if (name := session_of(it))), None)
+    return next((k.head_id(name) for it in batch.conditions if (name := session_of(it))), None)
 
 
 def begins_session(batch: k.Batch, head: k.DocId | None) -> bool:

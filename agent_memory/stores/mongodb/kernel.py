@@ -23,7 +23,7 @@ from contextlib import suppress
 
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.kernel import contract as k
-from agent_memory.stores.kernel.coding import HEAD, KEY, head_id, now_micros
+from agent_memory.stores.kernel.coding import now_micros
 from agent_memory.stores.kernel.rules import holds, in_turns, named, selects
 from agent_memory.stores.mongodb import documents as mongo
 from agent_memory.stores.mongodb.connection import Deployment
@@ -86,9 +86,9 @@ class MongoDBKernel(k.Kernel):
 
     def _settle(self, scan: k.Scan) -> None:
         """Apply committed batches whose documents the scan may select. Heads are never tagged."""
-        if scan.collection == KEY and scan.session:
-            self._staging.settle_head(self._place(head_id(scan.session)))
-        elif scan.collection != HEAD:
+        if scan.collection == k.KEY and scan.session:
+            self._staging.settle_head(self._place(k.head_id(scan.session)))
+        elif scan.collection != k.HEAD:
             self._staging.settle(scan.collection)
 
     def owners(self, collection: str, beginning: str) -> list[str]:
@@ -123,7 +123,7 @@ class MongoDBKernel(k.Kernel):
         return [document for document in documents if document is not None]
 
     def lines(self, parts: Sequence[k.Part]) -> list[k.Line]:
-        return self._logs.read([self._place(head_id(part.session)) for part in parts], parts)
+        return self._logs.read([self._place(k.head_id(part.session)) for part in parts], parts)
 
     def counts(self, collection: str) -> tuple[int, int]:
         sums = {"n": {"$sum": 1}, "ends": {"$sum": "$end"}, "gone": {"$sum": "$begin"}}
@@ -133,7 +133,7 @@ class MongoDBKernel(k.Kernel):
     def _refusal(self, batch: k.Batch) -> k.Outcome | None:
         """Return the outcome of a refused batch, or None if the batch's conditions hold now."""
         ids, logs = named(batch.conditions)
-        docs = self._docs([*{*ids, *map(head_id, logs)}], mongo.WITHOUT_LINES)
+        docs = self._docs([*{*ids, *map(k.head_id, logs)}], mongo.WITHOUT_LINES)
         if self._all_hold(batch.conditions, docs):
             return None
         by_id = {at: docs.get(self._place(at)) for at in ids}
@@ -149,7 +149,7 @@ class MongoDBKernel(k.Kernel):
         return all(holds(condition, states, tails, now_micros()) for condition in conditions)
 
     def _tail(self, docs: Mapping[str, Doc], session: str) -> k.Tail:
-        head = docs.get(self._place(head_id(session)))
+        head = docs.get(self._place(k.head_id(session)))
         return k.Tail(head["end"], head["total"]) if head and head["live"] else k.Tail()
 
     def _finish_deletion(self, place: str) -> None:
@@ -159,7 +159,7 @@ class MongoDBKernel(k.Kernel):
             return
         self._staging.settle_head(place)  # apply the head's committed batches first
         self._logs.drop(head["log"])
-        which = mongo.selection(self._namespace, k.Scan(KEY, session=head["id"]))
+        which = mongo.selection(self._namespace, k.Scan(k.KEY, session=head["id"]))
         keys = self.table.all(which, {"version": 1})
         if self.table.find_one({**gone, "log": head["log"]}, {"_id": 1}) is None:
             return  # a new session may have begun since, and the keys may belong to it
@@ -234,7 +234,7 @@ class MongoDBKernel(k.Kernel):
             self._staging.take_off(op)
             raise
         if outcome is not None and outcome.done:
-            if any(name.collection != KEY or not document for name, document in effects.values()):
+            if any(name.collection != k.KEY or not document for name, document in effects.values()):
                 with suppress(StoreError):  # if this fails, a call that finds the tags applies them
                     self._staging.apply([op], at, effects)
                     if head is not None:
@@ -369,7 +369,7 @@ class MongoDBKernel(k.Kernel):
             if since is not None and head.get("oldest_key", since) < since:
                 self._staging.settle_head(place)
                 old = mongo.selection(
-                    self._namespace, k.Scan(KEY, session=head["id"], first_below=since)
+                    self._namespace, k.Scan(k.KEY, session=head["id"], first_below=since)
                 )
                 self.table.delete_all({**old, "op": {"$exists": False}})
                 same = {"_id": place, "log": head["log"], "oldest_key": head["oldest_key"]}

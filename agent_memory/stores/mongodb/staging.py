@@ -18,8 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from agent_memory.stores.kernel.coding import HEAD
-from agent_memory.stores.kernel.contract import DocId
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.mongodb import documents as mongo
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import Doc, Effects
@@ -42,7 +41,7 @@ class Staging:
         self._documents = documents
 
     def tag(
-        self, op: str, at: DocId, effects: Effects, *, begins: bool = False
+        self, op: str, at: k.DocId, effects: Effects, *, begins: bool = False
     ) -> dict[str, Doc] | None:
         """Tag documents for the batch `op` with the primary `at`, which it creates if it `begins`.
 
@@ -136,7 +135,7 @@ class Staging:
 
     def _end(self, op: str, at: str, begins: bool, *, force: bool) -> bool:
         patience = time.monotonic() + _PATIENCE_SECONDS
-        of_head = at.startswith(self._group(HEAD))
+        of_head = at.startswith(self._group(k.HEAD))
         while True:
             primary: Any = self._documents.find_one({"_id": at}, _PRIMARY) or {}
             if op in primary.get("ops", {}) or (primary.get("op") == op and "done" in primary):
@@ -163,7 +162,7 @@ class Staging:
         """Ensure that a batch is never committed, unless it is committed already."""
         if of_head:
             which: Doc = {"_id": at, f"ops.{op}": {"$exists": False}}
-            new = self.stub(DocId(HEAD, at.removeprefix(self._group(HEAD))))
+            new = self.stub(k.DocId(k.HEAD, at.removeprefix(self._group(k.HEAD))))
             change = {"$set": {f"refused.{op}": 1}, "$setOnInsert": new}
             self._documents.update(which, change, upsert=True)
             return
@@ -171,9 +170,9 @@ class Staging:
         if not self._documents.delete({**which, "live": 0}):
             self._documents.update(which, {"$unset": _TAG})
 
-    def stub(self, at: DocId) -> Doc:
+    def stub(self, at: k.DocId) -> Doc:
         """Return the fields of a placeholder for a missing head, in which batches are refused."""
         return {**mongo.empty(self._namespace, at), "ops": {}, "log": mongo.token()}
 
     def _group(self, collection: str) -> str:
-        return mongo.place_of(self._namespace, DocId(collection, ""))
+        return mongo.place_of(self._namespace, k.DocId(collection, ""))
