@@ -1,4 +1,7 @@
-"""The kernel on Redis: one script for each call, and all keys of a namespace in one hash slot."""
+"""`RedisStore`: all data on a Redis or Valkey server.
+
+Each call of the kernel is one script. All keys of a namespace are in one hash slot.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from agent_memory.errors import DISTRIBUTION, SchemaTooNew
+from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.rules import Erasures
-from agent_memory.stores.redis.scripts import DOCUMENTS, KINDS, LINES, OWNERS, SCAN
-from agent_memory.stores.redis.server import Argument, Lost, RedisServer, failure, rewrite_files
-from agent_memory.stores.redis.write_scripts import COMMIT, DUE, EXTEND
+from agent_memory.stores.kernel.vectors import KernelStore
+from agent_memory.stores.redis import scripts
+from agent_memory.stores.redis.server import (
+    Argument,
+    Lost,
+    RedisServer,
+    durability_note,
+    failure,
+    require_power,
+    rewrite_files,
+)
 
 _SIGN = 2**63  # added to every number, so that numbers are positive and sort correctly as texts
 _PAGE = 1_000
@@ -46,7 +59,7 @@ class RedisKernel(k.Kernel):
 
     def keys(self, collection: str) -> list[str]:
         """Return the keys of a collection, in the order of `KINDS`."""
-        return [f"{self._prefix}{kind}:{collection}" for kind in KINDS]
+        return [f"{self._prefix}{kind}:{collection}" for kind in scripts.KINDS]
 
     def log(self, session: str) -> str:
         return f"{self._prefix}log:{session}"
@@ -55,11 +68,11 @@ class RedisKernel(k.Kernel):
         packing = _Packing(self, batch)
         keys = [self._ends, self._names, self.layout, *packing.keys]
         try:
-            reply = self._server.attempt(COMMIT, keys, 0, *packing.values)
+            reply = self._server.attempt(scripts.COMMIT, keys, 0, *packing.values)
         except Lost as lost:
             if not _can_repeat(batch):
                 raise failure(lost.error, self._server.place) from lost.error
-            reply = self._server.run(COMMIT, keys, 1, *packing.values)
+            reply = self._server.run(scripts.COMMIT, keys, 1, *packing.values)
         return _outcome(batch, reply)
 
     def extend(self, head: k.DocId, version: int, line: k.Line, micros: int) -> bool:
@@ -68,9 +81,9 @@ class RedisKernel(k.Kernel):
         value = _line_value(line, token)
         values = (head.id, version, line.session, line.seq, value, stop, micros)
         try:
-            done = self._server.attempt(EXTEND, keys, *values, "")
+            done = self._server.attempt(scripts.EXTEND, keys, *values, "")
         except Lost:
-            done = self._server.run(EXTEND, keys, *values, token)
+            done = self._server.run(scripts.EXTEND, keys, *values, token)
         return bool(done)
 
     def documents(
@@ -84,7 +97,7 @@ class RedisKernel(k.Kernel):
             own = self.keys(collection)
             keys += own[_META], own[_BODY]
             values += len(names), *names
-        replies = self._server.run(DOCUMENTS, keys, *values, repeat=True) if ids else []
+        replies = self._server.run(scripts.DOCUMENTS, keys, *values, repeat=True) if ids else []
         documents: dict[k.DocId, k.Document | None] = {}
         for n, (collection, names) in enumerate(by_collection.items()):
             rows = _rows(len(names), *replies[3 * n : 3 * n + 3])
@@ -98,7 +111,7 @@ class RedisKernel(k.Kernel):
         wanted = (int(scan.tails), int(scan.bodies), int(scan.names))
         documents: list[k.Document] = []
         while True:
-            ids, *columns = self._server.run(SCAN, keys, *wanted, *selection, repeat=True)
+            ids, *columns = self._server.run(scripts.SCAN, keys, *wanted, *selection, repeat=True)
             for name, row in zip(ids, _rows(len(ids), *columns), strict=True):
                 document = _document(scan.collection, name, *row, is_name=scan.names)
                 if document is not None:
@@ -114,7 +127,7 @@ class RedisKernel(k.Kernel):
         owners: list[str] = []
         key, least = self.keys(collection)[_OWNERS], f"[{beginning}"
         while True:
-            page = self._server.run(OWNERS, [key], least, beginning, _PAGE, repeat=True)
+            page = self._server.run(scripts.OWNERS, [key], least, beginning, _PAGE, repeat=True)
             owners += [name.decode() for name in page]
             if len(page) < _PAGE:
                 return owners
@@ -126,7 +139,7 @@ class RedisKernel(k.Kernel):
 
     def due(self, collection: str, limit: int) -> list[k.Document]:
         keys = self.keys(collection)[: _HOLDERS + 1]
-        ids = self._server.run(DUE, keys, limit, _MOST_DUE, repeat=True)
+        ids = self._server.run(scripts.DUE, keys, limit, _MOST_DUE, repeat=True)
         names = [k.DocId(collection, name.decode(errors="replace")) for name in ids]
         documents = self.documents(names, tails=True)
         return [document for document in documents if document is not None]
@@ -140,7 +153,7 @@ class RedisKernel(k.Kernel):
             else:
                 limit = "" if part.limit is None else part.limit
                 values += part.session, "after", part.after, limit
-        replies = iter(self._server.run(LINES, keys, *values, repeat=True) if parts else ())
+        replies = iter(self._server.run(scripts.LINES, keys, *values, repeat=True) if parts else ())
         lines: list[k.Line] = []
         for part, first, replied in zip(parts, replies, replies, strict=True):
             seqs = range(int(first), int(first) + len(replied)) if part.seqs is None else part.seqs
@@ -165,6 +178,50 @@ class RedisKernel(k.Kernel):
 
     def close(self) -> None:
         self._server.close()
+
+
+class RedisStore(KernelStore):
+    """A store on a Redis server of version 6.2 or later, or on a compatible server.
+
+    Each change is one atomic Lua script. Leases and due times use the server's clock. Clusters
+    are supported: all data of a namespace is in one hash slot.
+
+    Args:
+        url: `redis://host:6379/0`, `rediss://...` for TLS, or `unix:///path/to/redis.sock?db=0`.
+        namespace: The namespace. Stores of different namespaces are independent.
+        durability: "power" requires a server with `appendonly yes` and `appendfsync always`.
+            Otherwise the server's settings decide.
+
+    Raises:
+        MissingExtra: The driver is not installed.
+        StoreUnavailable: The server cannot be reached, or refuses the user.
+        ConfigError: The server is less durable than `durability` requires.
+        SchemaTooNew: A newer release wrote the database.
+    """
+
+    def __init__(
+        self, url: str, namespace: str = "default", durability: Durability | None = None
+    ) -> None:
+        self._server = server = RedisServer(url)
+        kernel = RedisKernel(server, prefix_of(namespace))
+        super().__init__(kernel)
+        try:
+            layout = server.ask("GET", kernel.layout)
+            if layout not in (None, str(scripts.LAYOUT).encode()):
+                raise SchemaTooNew(
+                    f"The Redis server at {server.place} was written by a newer release of "
+                    f"agent-memory. Upgrade: pip install -U {DISTRIBUTION}"
+                )
+            if durability == "power":
+                for node in server.nodes():
+                    require_power(node)
+        except BaseException:
+            server.close()
+            raise
+
+    def durability_note(self) -> str:
+        """Describe, by the server's settings, which failures an acknowledged write survives."""
+        return durability_note(self._server.nodes()[0])
 
 
 class _Packing:
