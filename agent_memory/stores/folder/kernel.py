@@ -24,8 +24,7 @@ from agent_memory.stores.kernel.coding import head_document
 from agent_memory.stores.kernel.rules import WITHIN_HANDLER
 from agent_memory.stores.kernel.vectors import KernelStore, cleared, embedding_document
 from agent_memory.stores.sql.database import DOCUMENTS
-from agent_memory.stores.sql.kernel import SQLKernel
-from agent_memory.stores.sql.store import MemoryDatabase
+from agent_memory.stores.sql.store import MemoryDatabase, SQLKernel
 
 _SESSIONS, _RECORDS, _VECTORS = "sessions", "records", "vectors"
 
