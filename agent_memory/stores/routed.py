@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent_memory.core.records import Lease, Record
+from agent_memory.core.records import Record
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.vectors import KernelStore
@@ -35,19 +35,10 @@ class RoutedStore(KernelStore):
         self._routes = kernels
         take_keys(self, inner)
 
-    def delete_vectors(
-        self,
-        block: str,
-        *,
-        owner: str | None = None,
-        session_id: str | None = None,
-        after: int = 0,
-        lease: Lease | None = None,
-    ) -> None:
-        which: dict[str, Any] = {"owner": owner, "session_id": session_id, "after": after}
+    def delete_vectors(self, block: str, **which: Any) -> None:
         if block in self._routes:
-            self._common.delete_vectors(block, **which, lease=lease)
-        super().delete_vectors(block, **which, lease=lease)
+            self._common.delete_vectors(block, **which)
+        super().delete_vectors(block, **which)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
         yield from super().all_records()

@@ -101,14 +101,6 @@ class CatalogChange:
     dropped: list[int] = field(default_factory=list)
 
 
-class Stored(NamedTuple):
-    """A catalog as it is stored."""
-
-    text: str
-    version: int
-    edition: int = 0  # a number that changes if records change without their segments, as by hand
-
-
 class Owned:
     """The stored catalog and segments of an owner in a block."""
 
@@ -119,10 +111,12 @@ class Owned:
     def segment_id(self, name: int) -> k.DocId:
         return k.DocId(f"{k.SEGMENT}{self._block}", f"{name:x}:{self._owner}")
 
-    def catalog(self) -> Stored | None:
-        """Return the catalog, or None. Each change sets a new version."""
-        (document,) = self._kernel.documents([self.at])
-        return document and Stored(document.body, document.version, document.first)
+    def catalog(self) -> k.Document | None:
+        """Return the stored catalog, or None. Each change sets a new version.
+
+        `first` changes if records change without their segments, as by hand.
+        """
+        return self._kernel.documents([self.at])[0]
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         blobs: dict[int, bytes] = {}
@@ -299,10 +293,10 @@ def opened(body: bytes | None) -> Segment | None:
         return None
 
 
-def catalog_of(block: str, owner: str, source: Owned, stored: Stored | None) -> Catalog:
+def catalog_of(block: str, owner: str, source: Owned, stored: k.Document | None) -> Catalog:
     """Return the catalog for a result of `Owned.catalog`. Rebuild it if it is unreadable."""
     try:
-        return Catalog() if stored is None else Catalog.of(stored.text)
+        return Catalog() if stored is None else Catalog.of(stored.body)
     except ValueError:
         leave_out(Damage("vector", block=block, record_id="a catalog", owner=owner).error())
         return _rebuilt(source)

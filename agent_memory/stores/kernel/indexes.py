@@ -16,7 +16,8 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.damage import leave_out
-from agent_memory.stores.kernel.catalogs import Catalog, Owned, Part, Stored, catalog_of, opened
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel.catalogs import Catalog, Owned, Part, catalog_of, opened
 from agent_memory.stores.kernel.coding import mismatch
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class CatalogUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _CachedIndex:
-    stored: Stored
+    catalog: k.Document
     index: SegmentIndex
     size: int
     segments: Mapping[int, Segment]
@@ -73,11 +74,12 @@ class Indexes:
             if stored is None:
                 self._cache.drop(key)
                 return SegmentIndex(0)
-            if cached is not None and cached.stored[1:] == stored[1:]:
+            version = (stored.version, stored.first)
+            if cached is not None and (cached.catalog.version, cached.catalog.first) == version:
                 self._cache.find(key)
                 return cached.index
             try:
-                catalog = Catalog.of(stored.text)
+                catalog = Catalog.of(stored.body)
             except ValueError:
                 raise CatalogUnreadable from None
             missing = [name for name in catalog.names if name not in segments]
@@ -97,7 +99,7 @@ class Indexes:
     def _followed(
         self,
         key: _Key,
-        stored: Stored,
+        stored: k.Document,
         segments: Mapping[int, Segment],
         extra: Sequence[Segment],
         cached: _CachedIndex | None,
@@ -106,7 +108,7 @@ class Indexes:
 
         dimension = next((segment.dimension for segment in segments.values()), ANY if extra else 0)
         index = SegmentIndex(dimension, (*segments.values(), *extra))
-        is_same = cached is not None and cached.stored.edition == stored.edition
+        is_same = cached is not None and cached.catalog.first == stored.first
         if cached is not None and is_same and cached.segments.keys() <= segments.keys():
             index.records = cached.index.records  # the cached segments are unchanged
         size = index.nbytes

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pymysql
 import pymysql.connections
 from pymysql.constants import CLIENT, CR, ER, SERVER_STATUS
-from pymysql.cursors import Cursor
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -17,6 +15,7 @@ from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.sql import server
 from agent_memory.stores.sql.database import TableMissing
+from agent_memory.stores.sql.server import CALL_SECONDS, CONNECT_SECONDS, LOCK_SECONDS
 
 _LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, 0, 1927, 4031}
 _IN_THE_WAY = {ER.LOCK_DEADLOCK, ER.DUP_ENTRY, ER.CHECKREAD}
@@ -52,26 +51,28 @@ class _TooLong(pymysql.DataError):
     """The statement exceeds the server's limit. The server would close the connection silently."""
 
 
-if TYPE_CHECKING:
-
-    class _Base(pymysql.connections.Connection[Cursor]):  # with members that PyMySQL's stubs lack
-        server_status: int
-        _sock: socket.socket
-        _read_timeout: float | None
-        _write_timeout: float | None
-
-        def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext: ...
-
-else:
-    _Base = pymysql.connections.Connection
+_Base: Any = pymysql.connections.Connection  # PyMySQL's stubs lack some of its members
 
 
-class _Connection(_Base):
+class _Connection(_Base):  # type: ignore[misc]
     """A connection that refuses statements above its server's limit."""
 
-    version = ""
+    dialect = "mysql"
     longest = 2**20
     broken = False
+
+    @property
+    def most_text(self) -> int:
+        return self.longest // _BYTES_OF_A_CHARACTER
+
+    @property
+    def is_usable(self) -> bool:
+        in_transaction = self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+        return self.open and not self.broken and not in_transaction
+
+    def fileno(self) -> int:
+        descriptor: int = self._sock.fileno()
+        return descriptor
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
         # A context reads the system's certificates, which takes longer than connecting.
@@ -134,9 +135,9 @@ class MySQLDriver(server.Driver):
             return _Connection(
                 charset="utf8mb4",
                 autocommit=True,
-                connect_timeout=server.CONNECT_SECONDS,
-                read_timeout=server.CONNECT_SECONDS,
-                write_timeout=server.CONNECT_SECONDS,
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=CONNECT_SECONDS,
+                write_timeout=CONNECT_SECONDS,
                 client_flag=CLIENT.FOUND_ROWS,  # counts matched rows, not only changed ones
                 sql_mode="STRICT_ALL_TABLES",
                 init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -153,31 +154,18 @@ class MySQLDriver(server.Driver):
 
     def set_up(self, raw: _Connection) -> None:
         with raw.cursor() as cursor:
-            cursor.execute(_SETTINGS, [server.LOCK_SECONDS])
+            cursor.execute(_SETTINGS, [LOCK_SECONDS])
             cursor.execute(_FACTS)
-            ((raw.version, longest, flush),) = cursor.fetchall()
+            ((version, raw.longest, flush),) = cursor.fetchall()
         if self._durability == "power" and flush != 1:
             raise ConfigError(
                 'durability="power" requires a MySQL server that syncs each commit to disk. '
                 "Set innodb_flush_log_at_trx_commit = 1 there."
             )
-        raw.longest = longest
-        raw._read_timeout = server.CALL_SECONDS
-        raw._write_timeout = server.CALL_SECONDS
-
-    def dialect(self, raw: _Connection) -> str:
-        return "mariadb" if "mariadb" in raw.version.lower() else "mysql"
-
-    def most_text(self, raw: _Connection) -> int | None:
-        return raw.longest // _BYTES_OF_A_CHARACTER
-
-    def socket(self, raw: _Connection) -> int:
-        return raw._sock.fileno()
-
-    def usable(self, raw: _Connection) -> bool:
-        if raw.broken or not raw.open:
-            return False
-        return not raw.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+        if "mariadb" in version.lower():
+            raw.dialect = "mariadb"
+        raw._read_timeout = CALL_SECONDS
+        raw._write_timeout = CALL_SECONDS
 
     def ignores(self, error: Exception) -> bool:
         return _code(error) in _THERE_ALREADY

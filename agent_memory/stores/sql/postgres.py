@@ -15,6 +15,7 @@ from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.sql import server
 from agent_memory.stores.sql.database import TableMissing
+from agent_memory.stores.sql.server import CALL_SECONDS, CONNECT_SECONDS, LOCK_SECONDS
 
 T = TypeVar("T")
 
@@ -24,8 +25,7 @@ _UNAVAILABLE = ("08", "25006", "28", "3D", "42501", "53", "55P03", "57", "58")
 _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
 _SETTINGS = (
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-    f"SET statement_timeout = '{server.CALL_SECONDS}s'; "
-    f"SET lock_timeout = '{server.LOCK_SECONDS}s'; "
+    f"SET statement_timeout = '{CALL_SECONDS}s'; SET lock_timeout = '{LOCK_SECONDS}s'; "
     "SET idle_in_transaction_session_timeout = '60s'"  # frees a suspended process's locks
 )
 _SYNC = (
@@ -41,7 +41,13 @@ class _Slow(psycopg.OperationalError):
 class _Connection(psycopg.Connection[Any]):
     """A connection that stops waiting for a server after a time limit."""
 
-    seconds: float = server.CONNECT_SECONDS
+    dialect = "postgresql"
+    most_text = None
+    seconds: float = CONNECT_SECONDS
+
+    @property
+    def is_usable(self) -> bool:
+        return self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def wait(self, gen: Any, *args: Any, **settings: Any) -> Any:
         return super().wait(_with_time_limit(gen, self.seconds), *args, **settings)
@@ -85,7 +91,7 @@ class PostgresDriver(server.Driver):
                 "postgresql://user:password@host:5432/database, with %-escapes for special "
                 "characters in the password."
             )
-        defaults = {"connect_timeout": server.CONNECT_SECONDS, "application_name": "agent-memory"}
+        defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "agent-memory"}
         self._arguments: dict[str, Any] = {**defaults, **address, "client_encoding": "utf8"}
 
     def open(self) -> _Connection:
@@ -111,17 +117,8 @@ class PostgresDriver(server.Driver):
         if self._durability != "process":
             raw.execute(_SYNC)
         raw.seconds = (
-            server.CALL_SECONDS + 2.0
+            CALL_SECONDS + 2.0
         )  # more than the server's limit, which then ends the call first
-
-    def dialect(self, raw: _Connection) -> str:
-        return "postgresql"
-
-    def socket(self, raw: _Connection) -> int:
-        return raw.pgconn.socket
-
-    def usable(self, raw: _Connection) -> bool:
-        return raw.pgconn.transaction_status == TransactionStatus.IDLE
 
     def cursor(self, raw: _Connection, *, has_values: bool) -> Any:
         return raw.cursor(binary=has_values)
