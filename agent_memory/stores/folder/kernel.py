@@ -209,7 +209,8 @@ class FolderKernel(k.Kernel):
             raise ValueError("it is empty")
         (_, first), *rest = lines
         name = layout.name_of(kind, first)
-        layout.check_place(path, name)
+        if path.rpartition("/")[2] != layout.file_name(name):
+            raise ValueError("its name does not match its first line")
         before = {text: value for value, text in self._lines.get(path, {}).values()}
         values: Lines = {}
         for number, (text, fields) in enumerate(rest, 2):

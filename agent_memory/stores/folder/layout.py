@@ -38,12 +38,6 @@ def file_name(name: str) -> str:
     return f"{shown}-{digits}.jsonl"
 
 
-def check_place(path: str, name: str) -> None:
-    """Raise ValueError if a file's name does not match its session or block."""
-    if path.rpartition("/")[2] != file_name(name):
-        raise ValueError("its name does not match its first line")
-
-
 def line_of(fields: Fields) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 

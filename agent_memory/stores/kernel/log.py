@@ -1,6 +1,6 @@
 """Plans appends: the head and the entries after an append, and the batch that writes them.
 
-The module also checks owners and encryption. It is pure, except for a cache of sessions.
+The module also checks owners and encryption. It is pure.
 """
 
 from __future__ import annotations
@@ -150,17 +150,16 @@ class Plan(NamedTuple):
     places: tuple[int, ...]
 
 
-class KnownHeads(Cache[str, KnownSession]):
-    """A cache of sessions. It may be outdated, because other processes also write."""
+def known_sessions() -> Cache[str, KnownSession]:
+    """Return a cache of sessions. It may be outdated, because other processes also write."""
 
-    def __init__(self) -> None:
-        super().__init__(_MOST_KNOWN, lambda session: _weight(session.head))
+    def weight(session: KnownSession) -> int:
+        head = session.head
+        system = 0 if head.system is None else len(head.system.text())
+        summary = 0 if head.summary is None else len(head.summary.text)
+        return 1 + (system + summary) // _TEXT
 
-
-def _weight(head: Head) -> int:
-    system = 0 if head.system is None else len(head.system.text())
-    summary = 0 if head.summary is None else len(head.summary.text)
-    return 1 + (system + summary) // _TEXT
+    return Cache(_MOST_KNOWN, weight)
 
 
 def known_session(session_id: str, document: k.Document | None, tail: k.Tail) -> KnownSession:

@@ -13,6 +13,7 @@ from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, Record
 from agent_memory.errors import Damaged, LeaseLost, StoreError, StoreUnavailable
 from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, undamaged
 from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel import log
 from agent_memory.stores.kernel.coding import (
     are_not_absorbed,
     entry_of,
@@ -27,17 +28,6 @@ from agent_memory.stores.kernel.coding import (
     micros_of,
     record_document,
     stamp_of,
-)
-from agent_memory.stores.kernel.log import (
-    LOST,
-    KnownHeads,
-    KnownSession,
-    Plan,
-    known_session,
-    one_line,
-    planned,
-    planned_blindly,
-    with_tail,
 )
 from agent_memory.stores.kernel.rules import State, holds
 
@@ -60,7 +50,7 @@ class SessionStore:
 
     def __init__(self, kernel: k.Kernel) -> None:
         self._kernel = kernel
-        self._known = KnownHeads()
+        self._known = log.known_sessions()
 
     @property
     def kernel(self) -> k.Kernel:
@@ -104,7 +94,7 @@ class SessionStore:
         """
         request = Request(session_id, drafts, user_id, within=within)
         session = self._known.get(session_id)
-        quick = None if session is None else one_line(session, request)
+        quick = None if session is None else log.one_line(session, request)
         if session is not None and quick is not None:
             line, after = quick
             if self._kernel.extend(k.head_id(session_id), session.version, line, micros_of(within)):
@@ -143,14 +133,14 @@ class SessionStore:
         are in the order of `appends`. The result of a failed append is its error. The successful
         appends are durable on return.
         """
-        plans: dict[int, Plan] = {}
+        plans: dict[int, log.Plan] = {}
         batches: dict[str, k.Batch] = {}
         current = {request.session_id: self._known.get(request.session_id) for request in appends}
         # sessions are sorted, so that two transactions never wait for each other
         for place in sorted(range(len(appends)), key=lambda place: appends[place].session_id):
             request = appends[place]
             session = current[request.session_id] if self.spans else None
-            plan = None if session is None else planned_blindly(session, request)
+            plan = None if session is None else log.planned_blindly(session, request)
             before = batches.get(request.session_id)
             is_changed = session and plan and plan.after.version != session.version
             if plan is None or (before and (request.once or is_changed)):
@@ -199,8 +189,8 @@ class SessionStore:
         session = self._known.get(request.session_id)
         if session is None and not self._kernel.remote:
             # the session is assumed to be new. If it exists, the refusal returns the stored state
-            session = known_session(request.session_id, None, k.EMPTY)
-        plan = None if session is None else planned_blindly(session, request)
+            session = log.known_session(request.session_id, None, k.EMPTY)
+        plan = None if session is None else log.planned_blindly(session, request)
         head = k.head_id(request.session_id)
         names = request.once.names if request.once else ()
         ids = [head, *(key_id(request.session_id, name) for name in names)]
@@ -215,7 +205,9 @@ class SessionStore:
                     self._known.put(request.session_id, plan.after)
                     return Appended(plan.after.whole(), plan.places)
                 docs, tail = outcome.documents, outcome.tails[request.session_id]
-            result = planned(known_session(request.session_id, docs[head], tail), request, docs)
+            result = log.planned(
+                log.known_session(request.session_id, docs[head], tail), request, docs
+            )
             if isinstance(result, Appended):
                 return result
             plan = result
@@ -390,8 +382,8 @@ class SessionStore:
         outcome = self._write(lease, batch)
         if not outcome.done:
             return None
-        stored = with_tail(after, *outcome.tails[head.session_id])
-        session = KnownSession.of(with_tail(stored, stored.end, stored.total))
+        stored = log.with_tail(after, *outcome.tails[head.session_id])
+        session = log.KnownSession.of(log.with_tail(stored, stored.end, stored.total))
         self._known.put(head.session_id, session)
         return stored
 
@@ -548,7 +540,7 @@ class SessionStore:
         if not outcome.done and lease is not None:
             still = k.Batch(held(lease), [])
             if not self._kernel.commit(still).done:
-                raise LeaseLost(LOST.format(lease.session_id))
+                raise LeaseLost(log.LOST.format(lease.session_id))
         return outcome
 
     def _pages(self, scan: k.Scan) -> Iterator[list[k.Document]]:

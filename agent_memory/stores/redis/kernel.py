@@ -33,6 +33,8 @@ _FIRST_KEY = 4
 _META, _HOLDERS, _BODY, _IDS, _OWNERS, _SESSIONS = 0, 2, 3, 4, 5, 6
 _LEAST, _LIMIT = 1, 3  # places in a selection
 _AGAIN = (k.HeldBy, k.Free, k.Exists)
+_KINDS = {k.Missing: "M", k.Exists: "E", k.VersionIs: "V", k.HeldBy: "H", k.Free: "F"}
+"""The letters by which the script `COMMIT` recognises conditions on documents."""
 
 
 def prefix_of(namespace: str) -> str:
@@ -269,19 +271,9 @@ class _Packing:
         return self._collection(at.collection), at.id
 
     def _condition(self, condition: k.Condition) -> tuple[Argument, ...]:
-        match condition:
-            case k.LogEndsAt(session, seq):
-                return "L", session, seq
-            case k.Missing(at):
-                return "M", *self._at(at)
-            case k.Exists(at):
-                return "E", *self._at(at)
-            case k.VersionIs(at, version):
-                return "V", *self._at(at), version
-            case k.HeldBy(at, holder):
-                return "H", *self._at(at), holder
-            case k.Free(at, holder):
-                return "F", *self._at(at), holder
+        if isinstance(condition, k.LogEndsAt):
+            return "L", *condition
+        return _KINDS[type(condition)], *self._at(condition.id), *condition[1:]
 
     def _write(self, write: k.Write, token: str) -> Iterable[Argument]:
         match write:

@@ -16,12 +16,11 @@ from typing import Any, TypeVar
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import CURSORS, latest_micros, now_micros
 from agent_memory.stores.sql.database import (
+    DIALECTS,
     DOCUMENTS,
     MESSAGES,
-    Dialect,
     SQLConnection,
     SQLDatabase,
-    dialect_of,
 )
 
 T = TypeVar("T")
@@ -60,7 +59,7 @@ class SQLReader(k.Kernel):
         self.remote = database.remote
         self._database = database
         self._namespace = namespace
-        self._dialect: Dialect = database.read(lambda it: dialect_of(it.dialect))
+        self._dialect = DIALECTS[database.read(lambda it: it.dialect)]
         self._most_text = database.read(lambda it: it.most_text)
 
     def documents(
