@@ -1,8 +1,8 @@
 """`Kernel`, the interface that each database implements. A kernel stores lines and documents.
 
 A line is a message of a log. All other data is in documents: heads of sessions, idempotency keys,
-locks, facts, vectors, segments and catalogs. `kernel.sessions`, `kernel.records` and
-`kernel.vectors` implement a store's methods by calls of a kernel. Modules import this one as `k`.
+locks, facts, vectors, segments and catalogs. `kernel.sessions` and `kernel.vectors` implement a
+store's methods by calls of a kernel. Modules import this one as `k`.
 """
 
 from __future__ import annotations
