@@ -187,10 +187,11 @@ class Append(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Remove the lines after a seq."""
+    """Remove the lines after a seq. `total` is the running total there, unless lines are added."""
 
     session: str
     after: int
+    total: int = 0
 
 
 class Expire(NamedTuple):

@@ -350,7 +350,11 @@ class SessionStore:
             begin = k.Put(head_document(replace(head, version=1)))
             batch = k.Batch(conditions, [begin, *lines, k.Wake([at], 0)])
             return self.head(session) if self._write(lease, batch).done else None
-        writes: list[k.Write] = [k.Truncate(session, after), *lines]
+        total = 0
+        if after and not entries:  # an expired line has the total before the first stored line
+            for line in self._kernel.lines([k.Part(session, after - 1, 1)]):
+                total = line.total if line.seq == after else line.total - line.tokens
+        writes: list[k.Write] = [k.Truncate(session, after, total), *lines]
         end = entries[-1].seq if entries else after
         if end < head.end:
             writes.append(k.DeleteWhere(k.Scan(k.KEY, session=session, last_above=end)))

@@ -212,7 +212,7 @@ class HeadChange:
         self.log: str | None = token() if self.begins else None
         self.generation = 0
         self._mins: Doc = {}
-        self._begin = self._lighter = 0
+        self._begin = self._lighter = self._total = 0
         self._unset: list[str] = []
         for write in batch.writes:
             match write:
@@ -223,8 +223,8 @@ class HeadChange:
                     self._mins["oldest_key"] = oldest
                 case k.Append(lines):
                     self.rows += [row_of(line, op) for line in lines]
-                case k.Truncate(_, after):
-                    self.cut_at = max(after, 0)
+                case k.Truncate(_, after, total):
+                    self.cut_at, self._total = max(after, 0), total
                 case k.Expire(_, upto):
                     self._begin = upto
                 case k.DeleteWhere(scan) if is_upkeep(scan):
@@ -237,8 +237,8 @@ class HeadChange:
         if self.rows:
             self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}
 
-    def truncate(self, doc: Doc, total: int) -> None:
-        """Add the cut of the log. `doc` is the head, and `total` the running total at the cut."""
+    def truncate(self, doc: Doc) -> None:
+        """Add the cut of the log. `doc` is the head."""
         self.log, self.generation = doc["log"], doc["g"]
         after = self.cut_at or 0
         if after >= doc["end"]:
@@ -249,7 +249,7 @@ class HeadChange:
         self._unset = [field_of(row["seq"]) for row in gone]
         cut = {"end": after, "below": self.generation}
         spilled = min(doc["spilled"], after)
-        self.set = {"end": after, "total": total, **self.set}
+        self.set = {"end": after, "total": self._total, **self.set}
         self.set |= {"g": self.generation, "spilled": spilled, "cut": cut}
 
     def update(self) -> Doc:

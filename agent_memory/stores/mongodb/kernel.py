@@ -308,13 +308,12 @@ class MongoDBKernel(k.Kernel):
             change.set["ops" if change.begins else f"ops.{op}"] = {op: 1} if change.begins else 1
         if change.cut_at is not None:
             before = self.table.find_one({"_id": place, "live": 1})
-            if before is not None and "cut" in before:
-                self._logs.clear_cut(before)  # after the change, this could remove new lines
-            total = None if before is None else self._logs.total(before, change.cut_at)
-            if before is None or total is None:
+            if before is None:
                 return self._refusal(batch)
+            if "cut" in before:
+                self._logs.clear_cut(before)  # after the change, this could remove new lines
             which |= {name: before[name] for name in ("log", "g", "end", "begin", "spilled")}
-            change.truncate(before, total)
+            change.truncate(before)
         log, generation = change.log, change.generation
         if change.is_heavy:
             if log is None:

@@ -90,23 +90,6 @@ class Logs:
             rows |= {(row["log"], row["seq"]): row for row in fetched}
         return rows
 
-    def total(self, head: Doc, seq: int) -> int | None:
-        """Return the running total at a seq; the total of the log if it ends before the seq.
-
-        Return None if the line is missing, or of a newer generation than the head.
-        """
-        if seq >= head["end"]:
-            return int(head["total"])
-        if not seq:
-            return 0
-        if seq <= head["begin"]:  # the line has expired: return the total before the first line
-            rows = self._rows([(head, [head["begin"] + 1])])
-            row = rows.get((head["log"], head["begin"] + 1))
-            return None if row is None else int(row["total"] - row["tokens"])
-        row = head["lines"].get(mongo.field_of(seq))
-        row = row or self._rows([(head, [seq])]).get((head["log"], seq))
-        return None if row is None or row.get("g", 0) > head["g"] else int(row["total"])
-
     def stage(self, log: str, session: str, generation: int, rows: Sequence[Doc]) -> list[Doc]:
         """Write lines as documents before an append. Return the references for the head."""
         docs = [doc for row in rows for doc in mongo.in_documents(log, session, generation, row)]

@@ -293,8 +293,8 @@ class _Packing:
             case k.DeleteWhere(scan):
                 kind, selection = _selection(scan)
                 return "K", self._collection(scan.collection), kind, *selection
-            case k.Truncate(session, after):
-                return "T", self._log(session), session, after
+            case k.Truncate(session, after, total):
+                return "T", self._log(session), session, after, total
             case k.Expire(session, upto):
                 return "X", self._log(session), session, upto
 
@@ -403,7 +403,7 @@ def _tail(end: bytes | None) -> k.Tail:
 
 
 def _line_value(line: k.Line, token: str) -> str:
-    """Encode a line: numbers, lengths of texts, then the texts. Lua reads the token and total."""
+    """Encode a line: numbers, lengths of texts, then the texts. Lua reads the token."""
     _, _, role, text, created_at, tokens, total, encoding, body = line
     numbers = f"{token} {created_at} {tokens} {total}"
     lengths = f"{len(role)} {len(encoding)} {len(text)}"

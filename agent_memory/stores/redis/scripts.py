@@ -343,13 +343,11 @@ local write = {
     count(number)
   end,
   T = function()
-    local log, session, after = KEYS[tonumber(arg())], arg(), tonumber(arg())
+    local log, session, after, total = KEYS[tonumber(arg())], arg(), tonumber(arg()), arg()
     local stop, _, first = log_of(session)
     if not stop or after < tonumber(first) then return drop_log(log, session) end
     if after >= tonumber(stop) then return end
     drop_lines(log, after + 1, tonumber(stop))
-    local line = call('HGET', log, after) or ''
-    local total = string.match(line, '^%S+ %S+ %S+ (%d+) ') or '0'
     call('HSET', ENDS, session, string.format('%.0f', after) .. ' ' .. total .. ' ' .. first)
   end,
   X = function()
