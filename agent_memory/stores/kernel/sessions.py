@@ -29,7 +29,7 @@ from agent_memory.stores.kernel.coding import (
     record_document,
     stamp_of,
 )
-from agent_memory.stores.kernel.rules import State, holds
+from agent_memory.stores.kernel.rules import Erasures, State, holds
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ class SessionStore:
     def __init__(self, kernel: k.Kernel) -> None:
         self._kernel = kernel
         self._known = log.known_sessions()
+        self._erasures = Erasures()
 
     @property
     def kernel(self) -> k.Kernel:
@@ -482,7 +483,7 @@ class SessionStore:
         self._known.drop(session_id)
 
     def secure_erase(self) -> str | None:
-        """Erase traces of deleted data from the database's files.
+        """Erase traces of deleted data from the database's files. Concurrent calls share one run.
 
         If traces remain on SQLite, for example because of a reader, return the reason.
 
@@ -491,7 +492,7 @@ class SessionStore:
         of a large database continues after the call. Backups, files of replicas, and memory that
         the server has freed are not erased.
         """
-        return self._kernel.erase()
+        return self._erasures.share(self._kernel.erase)
 
     def sync(self) -> None:
         """Wait until every acknowledged write survives a power loss.

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from agent_memory.errors import DISTRIBUTION, SchemaTooNew
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel import contract as k
-from agent_memory.stores.kernel.rules import Erasures
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.redis import scripts
 from agent_memory.stores.redis.server import (
@@ -54,7 +53,6 @@ class RedisKernel(k.Kernel):
 
     def __init__(self, server: RedisServer, prefix: str) -> None:
         self._server = server
-        self._erasures = Erasures()
         self._prefix = prefix
         self.layout = f"{self._prefix}layout"
         self._ends, self._names = f"{self._prefix}ends", f"{self._prefix}names"
@@ -172,11 +170,8 @@ class RedisKernel(k.Kernel):
         return documents, int(self._server.ask("HGET", self._ends, "") or 0)
 
     def erase(self) -> None:
-        def rewrite() -> None:
-            for node in self._server.nodes():
-                rewrite_files(node)
-
-        self._erasures.share(rewrite)
+        for node in self._server.nodes():
+            rewrite_files(node)
 
     def close(self) -> None:
         self._server.close()
