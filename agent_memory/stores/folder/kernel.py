@@ -191,9 +191,8 @@ class FolderKernel(k.Kernel):
             self._forget(path)
             why = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
             text = f"{path} cannot be read: {why}. Repair, rename or remove the file."
-            self._broken[path] = Damaged(
-                text, Damage("file", path=path, owners=layout.owners_in(data))
-            )
+            damage = Damage("file", path=path, owners=layout.owners_in(data))
+            self._broken[path] = Damaged(text, damage)
             if (name_in_file := layout.first_in(data, kind)) is not None:
                 self._claims[path] = f"{kind}/{layout.file_name(name_in_file)}"
             return is_read

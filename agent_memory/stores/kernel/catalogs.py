@@ -105,11 +105,12 @@ class Owned:
     """The stored catalog and segments of an owner in a block."""
 
     def __init__(self, kernel: k.Kernel, block: str, owner: str) -> None:
-        self._kernel, self._block, self._owner = kernel, block, owner
+        self._kernel, self._owner = kernel, owner
+        self._records, self._segments = f"{k.VECTOR}{block}", f"{k.SEGMENT}{block}"
         self.at = k.DocId(f"{k.CATALOG}{block}", owner)
 
     def segment_id(self, name: int) -> k.DocId:
-        return k.DocId(f"{k.SEGMENT}{self._block}", f"{name:x}:{self._owner}")
+        return k.DocId(self._segments, f"{name:x}:{self._owner}")
 
     def catalog(self) -> k.Document | None:
         """Return the stored catalog, or None. Each change sets a new version.
@@ -128,13 +129,11 @@ class Owned:
 
     def names(self) -> Sequence[int]:
         """Return the names of all existing segments, including those not in the catalog."""
-        documents = self._kernel.scan(
-            k.Scan(f"{k.SEGMENT}{self._block}", self._owner, bodies=False)
-        )
+        documents = self._kernel.scan(k.Scan(self._segments, self._owner, bodies=False))
         return [int(document.id.partition(":")[0], 16) for document in documents]
 
     def numbers(self) -> Mapping[str, int]:
-        documents = self._kernel.scan(k.Scan(f"{k.VECTOR}{self._block}", self._owner, bodies=False))
+        documents = self._kernel.scan(k.Scan(self._records, self._owner, bodies=False))
         return {document.id: document.version for document in documents}
 
     def change(self, change: CatalogChange) -> list[k.Write]:
@@ -148,7 +147,7 @@ class Owned:
     def forget(self) -> list[k.Write]:
         """Return the writes that delete the catalog and all segments, without reading them."""
         return [
-            k.DeleteWhere(k.Scan(f"{k.SEGMENT}{self._block}", self._owner)),
+            k.DeleteWhere(k.Scan(self._segments, self._owner)),
             k.Delete([self.at]),
         ]
 

@@ -153,8 +153,7 @@ class LogEndsAt(NamedTuple):
     seq: int
 
 
-OfDocument = Missing | Exists | VersionIs | HeldBy | Free
-Condition = OfDocument | LogEndsAt
+Condition = Missing | Exists | VersionIs | HeldBy | Free | LogEndsAt
 
 
 class Scan(NamedTuple):

@@ -227,9 +227,8 @@ def planned(
             key, there = coding.key_id(request.session_id, name), keys.get(name)
             conditions.append(k.Missing(key) if there is None else k.VersionIs(key, there.version))
         if once.since is not None:
-            old = k.Scan(
-                k.KEY, session=request.session_id, first_below=coding.to_micros(once.since)
-            )
+            since = coding.to_micros(once.since)
+            old = k.Scan(k.KEY, session=request.session_id, first_below=since)
             writes.append(k.DeleteWhere(old))
         fresh = once.to_save(places, entries, head)
         writes += [k.Put(coding.key_document(request.session_id, key)) for key in fresh]

@@ -31,6 +31,9 @@ class State(NamedTuple):
     def is_free(self, now: int) -> bool:
         return not self.holder or not now < self.held_until <= latest_micros(now)
 
+    def is_due(self, now: int) -> bool:
+        return self.due is not None and self.due <= now and self.is_free(now)
+
 
 def named(conditions: Iterable[k.Condition]) -> tuple[set[k.DocId], set[str]]:
     """Return the ids of the documents, and the sessions of the logs, that conditions name."""

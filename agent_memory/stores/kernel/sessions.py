@@ -236,9 +236,8 @@ class SessionStore:
             LeaseLost: `lease` was passed and is no longer held; nothing was written.
         """
         conditions: list[k.Condition] = [*held(lease), k.Exists(k.head_id(session_id))]
-        self._write(
-            lease, k.Batch(conditions, [k.Put(key_document(session_id, key)) for key in keys])
-        )
+        puts = [k.Put(key_document(session_id, key)) for key in keys]
+        self._write(lease, k.Batch(conditions, puts))
 
     def head(self, session_id: str) -> Head | None:
         """Return the head, or None for a session that does not exist."""
@@ -247,9 +246,7 @@ class SessionStore:
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
         """Return the ids of the sessions that exist and are not being deleted."""
-        heads = self._kernel.documents(
-            [k.head_id(session) for session in session_ids], bodies=False
-        )
+        heads = self._kernel.documents([*map(k.head_id, session_ids)], bodies=False)
         return {head.id for head in heads if head is not None and not is_deleting(head)}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:

@@ -179,9 +179,8 @@ class KernelStore(RecordStore):
             stored = embedding or (0, "no embedder")
             raise DimensionMismatch(mismatch(block, stored, (features.dimension, "unnamed")))
         groups = grouped(records, features)
-        ids = [
-            k.DocId(f"{k.VECTOR}{block}", each.id) for some, _ in groups.values() for each in some
-        ]
+        name = f"{k.VECTOR}{block}"
+        ids = [k.DocId(name, record.id) for some, _ in groups.values() for record in some]
         announced = k.VersionIs(k.DocId(k.BLOCKS, block), _version(embedding))
         for _ in range(TRIES):
             before = [document for document in self._kernel.documents(ids) if document is not None]
@@ -258,9 +257,7 @@ class KernelStore(RecordStore):
     def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
         """Return an owner's existing records with these ids, each with its number."""
         name = f"{k.VECTOR}{block}"
-        docs = (
-            self._kernel.documents([k.DocId(name, record_id) for record_id in ids]) if ids else []
-        )
+        docs = self._kernel.documents([k.DocId(name, record_id) for record_id in ids])
         some = [doc for doc in docs if doc is not None and doc.owner == owner]
         return undamaged_records(some, lambda doc: (doc.version, record_from(doc, "vector", block)))
 
@@ -275,9 +272,8 @@ class KernelStore(RecordStore):
     ) -> None:
         if owner is None and session_id is None:
             raise ValueError("Name an owner or a session.")
-        scan = k.Scan(
-            f"{k.VECTOR}{block}", owner, session_id, last_above=after or None, bodies=False
-        )
+        name = f"{k.VECTOR}{block}"
+        scan = k.Scan(name, owner, session_id, last_above=after or None, bodies=False)
         for _ in range(TRIES):
             gone = self._kernel.scan(scan)
             if not gone:

@@ -225,6 +225,15 @@ class Table:
 
         return self._run(work)
 
+    def update_once(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
+        """Change a document if it matches, and return whether it was changed.
+
+        If the first reply was lost, the repeated command does not match, but `marks` has `op`.
+        """
+        return self.update(which, change, upsert=upsert) or (
+            self.find_one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
+        )
+
     def update_all(self, which: Doc, change: Doc) -> None:
         self._run(lambda it: it.update_many(which, change))
 

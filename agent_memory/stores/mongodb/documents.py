@@ -287,10 +287,6 @@ def timing_of(write: k.Write, now: int) -> Doc:
     return {}
 
 
-def is_unbounded(scan: k.Scan) -> bool:
-    return scan.owner is None and scan.session is None
-
-
 def is_upkeep(scan: k.Scan) -> bool:
     """Return whether a scan selects old idempotency keys, which are deleted after the batch."""
     return scan.collection == k.KEY and scan.first_below is not None

@@ -172,14 +172,15 @@ class MongoDBKernel(k.Kernel):
         return mongo.place_of(self._namespace, at)
 
     def commit(self, batch: k.Batch) -> k.Outcome:
-        if not batch.conditions and all(isinstance(write, k.Wake) for write in batch.writes):
-            for write in batch.writes:
-                self._wake(write)
+        wakes = [write for write in batch.writes if isinstance(write, k.Wake)]
+        if not batch.conditions and len(wakes) == len(batch.writes):
+            for ids, micros in wakes:
+                due = {"$min": {"due": now_micros() + micros}}
+                for some in mongo.chunks([self._place(at) for at in ids]):
+                    self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
             return k.DONE
-        if any(
-            isinstance(each, k.DeleteWhere) and mongo.is_unbounded(each.scan)
-            for each in batch.writes
-        ):
+        scans = [write.scan for write in batch.writes if isinstance(write, k.DeleteWhere)]
+        if any(scan.owner is None and scan.session is None for scan in scans):
             self._sweep(batch)
             return k.DONE
         head = mongo.head_of(batch)
@@ -346,16 +347,9 @@ class MongoDBKernel(k.Kernel):
             return head if change.op in head.get("marks", ()) else None
         return {"_id": place, "id": change.head.id, "ops": {}, **change.first_state()}
 
-    def _updated(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
-        """Change a document if it matches. Return whether it was changed."""
-        # If the first reply was lost, the repeated command does not match, but `marks` has `op`.
-        return self.table.update(which, change, upsert=upsert) or (
-            self.table.find_one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
-        )
-
     def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
         after = self.table.swap(which, change, _AFTER)
-        # the reply may have been lost, as in `_updated`
+        # the reply may have been lost, as in `Table.update_once`
         return after or self.table.find_one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
@@ -367,9 +361,8 @@ class MongoDBKernel(k.Kernel):
                 self._staging.settle_head(place)
             if since is not None and head.get("oldest_key", since) < since:
                 self._staging.settle_head(place)
-                old = mongo.selection(
-                    self._namespace, k.Scan(k.KEY, session=head["id"], first_below=since)
-                )
+                scan = k.Scan(k.KEY, session=head["id"], first_below=since)
+                old = mongo.selection(self._namespace, scan)
                 self.table.delete_all({**old, "op": {"$exists": False}})
                 same = {"_id": place, "log": head["log"], "oldest_key": head["oldest_key"]}
                 self.table.update(same, {"$set": {"oldest_key": since}})
@@ -381,7 +374,7 @@ class MongoDBKernel(k.Kernel):
             return self._refusal(batch)
         change = mongo.HeadChange(k.Batch(batch.conditions, []), head, op, now)
         gone = {"$set": {"live": 0, "gone": 1, "due": now}, **mongo.marked(op)}
-        if not self._updated({"_id": place, **change.which}, gone, op):
+        if not self.table.update_once({"_id": place, **change.which}, gone, op):
             return self._refusal(batch)
         self._finish_deletion(place)
         return k.DONE
@@ -405,7 +398,7 @@ class MongoDBKernel(k.Kernel):
         missing = mongo.empty(self._namespace, at)
         new = {name: value for name, value in missing.items() if name not in values}
         change = {"$set": values, **mongo.marked(op), "$setOnInsert": new}
-        if self._updated(which, change, op, upsert=upsert and is_put):
+        if self.table.update_once(which, change, op, upsert=upsert and is_put):
             return k.DONE
         return self._again(batch, place)
 
@@ -415,12 +408,6 @@ class MongoDBKernel(k.Kernel):
         if document is not None and "op" in document:
             self._staging.resolve([document], force=True)
         return self._refusal(batch)
-
-    def _wake(self, write: k.Write) -> None:
-        if isinstance(write, k.Wake):
-            due = {"$min": {"due": now_micros() + write.micros}}
-            for some in mongo.chunks([self._place(at) for at in write.ids]):
-                self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
 
     def _sweep(self, batch: k.Batch) -> None:
         """Delete whole collections, and refuse uncommitted batches that write to them."""

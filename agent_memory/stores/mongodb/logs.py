@@ -193,7 +193,6 @@ def _seqs(head: Doc | None, part: Part) -> list[int]:
         return []
     if part.seqs is not None:
         return [seq for seq in part.seqs if head["begin"] < seq <= head["end"]]
-    first, last = max(part.after, head["begin"], 0) + 1, head["end"]
-    return list(
-        range(first, (last if part.limit is None else min(last, first + part.limit - 1)) + 1)
-    )
+    first = max(part.after, head["begin"], 0) + 1
+    last = head["end"] if part.limit is None else min(head["end"], first + part.limit - 1)
+    return list(range(first, last + 1))

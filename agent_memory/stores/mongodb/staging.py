@@ -69,9 +69,8 @@ class Staging:
     def commit(self, op: str, at: str) -> bool:
         """Commit a batch whose primary is not a head. Return False if it was refused."""
         done = {"$set": {"done": 1}, **mongo.marked(op)}
-        return self._documents.update({"_id": at, "op": op, "done": {"$exists": False}}, done) or (
-            self._documents.find_one({"_id": at, "marks": op}, {"_id": 1}) is not None
-        )
+        which = {"_id": at, "op": op, "done": {"$exists": False}}
+        return self._documents.update_once(which, done, op)
 
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
         """Apply the tags of committed batches with the primary `at`.

@@ -334,9 +334,7 @@ def _selection(scan: k.Scan) -> tuple[int, list[Argument]]:
         least = f"({scan.after}" if scan.after else "-"
     tests = (owner, session, below, above)
     filters = "".join("0" if test is None else "1" for test in tests)
-    values = [
-        _number(test) if isinstance(test, int) else "" if test is None else test for test in tests
-    ]
+    values = [_number(test) if isinstance(test, int) else test or "" for test in tests]
     return kind, [nuls, least, most, limit, filters, *values]
 
 

@@ -156,9 +156,8 @@ class SQLKernel(SQLReader):
             else:
                 for write in writes:
                     self._apply(it, write, now, states, missing)
-        return (
-            k.Outcome(True, {}, {batch.tail: self._tail(it, batch.tail)}) if batch.tail else k.DONE
-        )
+        tails = {batch.tail: self._tail(it, batch.tail)} if batch.tail else {}
+        return k.Outcome(True, {}, tails)
 
     def _lock_documents(
         self, it: SQLConnection, documents: Iterable[k.DocId], writes: Sequence[k.Write]
