@@ -7,13 +7,6 @@ from collections.abc import Collection, Sequence
 from agent_memory.stores.kernel import contract as k
 
 
-def take_keys(store: object, inner: object) -> None:
-    """Copy the attributes with which an encrypted store signs receipts and encrypts vectors."""
-    for name in ("signing_keys", "vectors_of"):
-        if hasattr(inner, name):
-            setattr(store, name, getattr(inner, name))
-
-
 class KernelWrapper(k.Kernel):
     """Passes all calls to another kernel. Subclasses override the hooks that encode and decode.
 
