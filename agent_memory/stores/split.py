@@ -221,7 +221,7 @@ class SplitKernel(KernelWrapper):
         cached = self._cache.get(session_id)
         messages = _Messages(0 if cached is None else cached.begun, {}, {})
         for document in self._scan(session_id):
-            record = coding.record_from(document, "fact", SYSTEM.name)
+            record = coding.record_from(document)
             messages.add(record.id, record.text)
         return self._cache.put(session_id, messages)
 

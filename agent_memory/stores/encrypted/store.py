@@ -298,7 +298,7 @@ class EncryptedVectors:
             return terms._replace(ids=ids)
 
         documents = [record_document(f"{k.VECTOR}{block}", record, 0) for record in records]
-        encrypted = [record_from(self._cipher.encoded(doc), "vector", block) for doc in documents]
+        encrypted = [record_from(self._cipher.encoded(doc)) for doc in documents]
         blinded = replace(features, words=[blind(terms) for terms in features.words])
         self._inner.put_vectors(block, encrypted, blinded, lease=lease)
 
@@ -312,7 +312,7 @@ class EncryptedVectors:
         stored = [hit.record for hit in hits if pending.get(hit.record.id) is not hit.record]
         documents = [record_document(f"{k.VECTOR}{block}", record, 0) for record in stored]
         decoded = [doc for doc in self._cipher.decoded(documents) if doc is not None]
-        records = undamaged_records(decoded, lambda doc: record_from(doc, "vector", block))
+        records = undamaged_records(decoded, record_from)
         by_id = {**{record.id: record for record in records}, **pending}
         return [replace(hit, record=by_id[hit.record.id]) for hit in hits if hit.record.id in by_id]
 

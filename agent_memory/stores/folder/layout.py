@@ -100,17 +100,16 @@ def line_of_value(value: Value) -> str:
     """Return the line of a message, an idempotency key, a record, a catalog or a segment."""
     if isinstance(value, k.Line):
         return _line_of_message(coding.entry_of(value))
-    kind, _, block = value.collection.partition(":")
     owned = {"owner": value.owner}
-    match kind:
+    match value.collection.partition(":")[0]:
         case "key":
             key = coding.key_of(value)
             fields = [key.name, key.digest, key.seq, key.end, key.total, coding.to_micros(key.at)]
             return line_of({"key": fields})
         case "fact":
-            return _line_of_record(coding.record_from(value, "fact", block))
+            return _line_of_record(coding.record_from(value))
         case "vector":
-            return _line_of_record(coding.record_from(value, "vector", block), number=value.version)
+            return _line_of_record(coding.record_from(value), number=value.version)
         case "catalog":
             catalog = json.loads(value.body)
             return line_of({**owned, "version": value.version, "catalog": catalog})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from operator import index
-from typing import Any, Literal
+from typing import Any
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.idempotency import KeptKey
@@ -324,13 +324,14 @@ class _Encrypted(dict[str, Any]):
         return bool(self[name])
 
 
-def record_from(document: k.Document, kind: Literal["fact", "vector"], block: str) -> Record:
+def record_from(document: k.Document) -> Record:
     """Return the record of a document. Raise `Damaged` if the record is damaged."""
     text = _text_of(document)
+    is_fact, block = document.collection.startswith(k.FACT), document.collection.partition(":")[2]
     try:
         body = json.loads(text)
         metadata = dict(body["metadata"])
-        if kind == "fact" and not metadata and body["text"].startswith(MARK):
+        if is_fact and not metadata and body["text"].startswith(MARK):
             metadata = _Encrypted(block)
         return Record(
             id=_as_text(document.id),
@@ -345,7 +346,8 @@ def record_from(document: k.Document, kind: Literal["fact", "vector"], block: st
         )
     except UNREADABLE as error:
         first = document.first if isinstance(document.first, int) else 0
-        raise Damage(kind, str(document.session), first, block, str(document.id)).error() from error
+        place = (str(document.session), first, block, str(document.id))
+        raise Damage("fact" if is_fact else "vector", *place).error() from error
 
 
 def mismatch(block: str, stored: tuple[int, str], embedding: tuple[int, str]) -> str:

@@ -87,13 +87,13 @@ class RecordStore(SessionStore):
     def records(self, block: str, owner: str) -> list[Record]:
         """Return all records of one owner, oldest first (by created_at, then id)."""
         docs = self._kernel.scan(k.Scan(f"{k.FACT}{block}", owner))
-        records = undamaged_records(docs, lambda doc: record_from(doc, "fact", block))
+        records = undamaged_records(docs, record_from)
         return sorted(records, key=lambda record: (record.created_at, record.id))
 
     def record(self, block: str, record_id: str) -> Record | None:
         """Return a record by its id; None if it does not exist."""
         (document,) = self._kernel.documents([k.DocId(f"{k.FACT}{block}", record_id)])
-        return None if document is None else record_from(document, "fact", block)
+        return None if document is None else record_from(document)
 
     def owners(self, block: str, beginning: str) -> list[str]:
         """Return the record owners of a block that start with `beginning`, in code point order."""
@@ -106,9 +106,8 @@ class RecordStore(SessionStore):
         """
         for name in self._kernel.collections(k.FACT):
             block = name.removeprefix(k.FACT)
-            decode = partial(record_from, kind="fact", block=block)
             for page in self._pages(k.Scan(name)):
-                yield from ((block, record) for record in undamaged_records(page, decode))
+                yield from ((block, record) for record in undamaged_records(page, record_from))
 
     def delete_records(
         self,
@@ -259,7 +258,7 @@ class KernelStore(RecordStore):
         name = f"{k.VECTOR}{block}"
         docs = self._kernel.documents([k.DocId(name, record_id) for record_id in ids])
         some = [doc for doc in docs if doc is not None and doc.owner == owner]
-        return undamaged_records(some, lambda doc: (doc.version, record_from(doc, "vector", block)))
+        return undamaged_records(some, lambda doc: (doc.version, record_from(doc)))
 
     def delete_vectors(
         self,

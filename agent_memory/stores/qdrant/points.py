@@ -86,7 +86,7 @@ def record_at(payload: dict[str, Any] | None, block: str) -> Record:
         about=get("created_at"),
         body=get("body"),
     )
-    return record_from(document, "vector", block)
+    return record_from(document)
 
 
 def features_at(points: Sequence[Any], dimension: int) -> Features:
