@@ -15,7 +15,7 @@ from agent_memory.stores.base import (
     Store,
     VectorStore,
 )
-from agent_memory.stores.redis.url import REDIS, redis_options
+from agent_memory.stores.redis import REDIS, redis_options
 
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.keys import Keys

@@ -20,8 +20,8 @@ from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel import coding
 from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel.rules import KernelWrapper
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.kernel.wrapping import KernelWrapper
 
 _PLACE = f"{k.FACT}{SYSTEM.name}"
 _FORMAT = "agent-memory.elsewhere"

@@ -305,7 +305,7 @@ def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:
     code = (
         "import sys\n"
         "from agent_memory.errors import MissingExtra\n"
-        "from agent_memory.stores.redis.url import redis_options\n"
+        "from agent_memory.stores.redis import redis_options\n"
         "redis_options('redis://localhost')\n"
         "assert 'redis' not in sys.modules\n"
         "sys.modules['redis'] = None\n"

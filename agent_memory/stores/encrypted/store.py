@@ -24,8 +24,8 @@ from agent_memory.stores.damage import undamaged_records
 from agent_memory.stores.encrypted.keys import Keys, Place
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import MARK, from_micros, record_document, record_from
+from agent_memory.stores.kernel.rules import KernelWrapper
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.kernel.wrapping import KernelWrapper
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Terms

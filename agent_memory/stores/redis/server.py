@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import ConfigError, MissingExtra, StoreError, StoreUnavailable
 from agent_memory.stores.base import UNSURE
+from agent_memory.stores.redis import redis_options, redis_place
 from agent_memory.stores.redis.scripts import Script
-from agent_memory.stores.redis.url import redis_options, redis_place
 
 try:
     from redis import exceptions
