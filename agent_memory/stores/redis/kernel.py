@@ -20,7 +20,6 @@ from agent_memory.stores.redis.server import (
     Lost,
     RedisServer,
     durability_note,
-    failure,
     require_power,
     rewrite_files,
 )
@@ -69,9 +68,9 @@ class RedisKernel(k.Kernel):
         keys = [self._ends, self._names, self.layout, *packing.keys]
         try:
             reply = self._server.attempt(scripts.COMMIT, keys, 0, *packing.values)
-        except Lost as lost:
+        except Lost:
             if not _can_repeat(batch):
-                raise failure(lost.error, self._server.place) from lost.error
+                raise
             reply = self._server.run(scripts.COMMIT, keys, 1, *packing.values)
         return _outcome(batch, reply)
 

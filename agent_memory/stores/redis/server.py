@@ -6,8 +6,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
@@ -43,12 +42,8 @@ _QUICKER = "already in progress"
 logger = logging.getLogger(__name__)
 
 
-class Lost(Exception):
+class Lost(StoreUnavailable):
     """The connection broke after a command was sent. The command may have run or not."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class RedisServer:
@@ -115,7 +110,10 @@ class RedisServer:
 
     def ask(self, *command: Argument) -> Any:
         """Return the answer to a command. If the connection breaks, send it a second time."""
-        return self._again(lambda: self.answer(command))
+        try:
+            return self._again(lambda: self.answer(command))
+        except _DRIVER as error:
+            raise failure(error, self.place) from error
 
     def run(
         self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
@@ -127,8 +125,7 @@ class RedisServer:
         """
         if repeat:
             return self._again(lambda: self.attempt(script, keys, *values))
-        with self._translated_errors():
-            return self.attempt(script, keys, *values)
+        return self.attempt(script, keys, *values)
 
     def attempt(self, script: Script, keys: Sequence[str], *values: Argument) -> Any:
         """Run a script once. Raise `Lost` if the connection breaks before the answer."""
@@ -150,20 +147,10 @@ class RedisServer:
             node.close()
 
     def _again(self, ask: Callable[[], T]) -> T:
-        with self._translated_errors():
-            try:
-                return ask()
-            except Lost:
-                return ask()
-
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
         try:
-            yield
-        except Lost as lost:
-            raise failure(lost.error, self.place) from lost.error
-        except _DRIVER as error:
-            raise failure(error, self.place) from error
+            return ask()
+        except Lost:
+            return ask()
 
     def answer(self, command: Sequence[Argument]) -> Any:
         """Send a command to the node that has the keys, and return the answer.
@@ -203,8 +190,8 @@ class RedisServer:
             connection = self._connected()
             try:
                 if asking:
-                    _answer(connection, ("ASKING",))
-                answer = _answer(connection, command)
+                    _answer(connection, ("ASKING",), self.place)
+                answer = _answer(connection, command, self.place)
             except BaseException:
                 connection.disconnect()  # a late answer must not be read as the next call's
                 raise
@@ -233,7 +220,7 @@ class RedisServer:
         return connection
 
 
-def _answer(connection: Any, command: Sequence[Argument]) -> Any:
+def _answer(connection: Any, command: Sequence[Argument], place: str) -> Any:
     """Return the answer to a command. If the answer is an error, return the exception."""
     try:
         connection.send_packed_command([_packed(command)])
@@ -243,7 +230,7 @@ def _answer(connection: Any, command: Sequence[Argument]) -> Any:
     except exceptions.BusyLoadingError:
         raise
     except (exceptions.ConnectionError, OSError) as error:
-        raise Lost(error) from error
+        raise Lost(str(failure(error, place))) from error
 
 
 def _packed(command: Sequence[Argument]) -> bytes:
