@@ -7,7 +7,7 @@ update an outdated index, a process reads only the segments that are new in the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_RECORDS = 5_000  # maximum number of records that each index caches
 _TRIES = 20
+_PAGE = 200
 _Key = tuple[str, str]
 ReadRecords = Callable[[Sequence[str]], Mapping[str, Record]]
 """Returns an owner's records by id, without the records that no longer exist."""
@@ -199,17 +200,8 @@ def hits(ranked: Ranked, records: Mapping[str, Record]) -> list[Hit]:
     ]
 
 
-def walked(
-    block: str,
-    owner: str,
-    source: Owned,
-    read: Callable[[Sequence[str]], Sequence[tuple[int, Record]]],
-    pages: Iterable[Sequence[str]],
-) -> Iterator[tuple[list[Record], Features]]:
-    """Yield an owner's records with their features, for pages of record ids.
-
-    `read` gets ids, and returns the existing records with these ids, each with its record number.
-    """
+def walked(source: Owned, every: Sequence[str]) -> Iterator[tuple[list[Record], Features]]:
+    """Yield pages of an owner's records with these ids, with their features."""
     cached: dict[int, tuple[dict[str, int], Features]] = {}  # the segment that was read last
 
     def segment_of(part: Part) -> tuple[Mapping[str, int], Features] | None:
@@ -221,12 +213,13 @@ def walked(
             cached[part.name] = places, segment.features()
         return cached[part.name]
 
-    for ids in pages:
+    for start in range(0, len(every), _PAGE):
+        ids = every[start : start + _PAGE]
         left: Mapping[int, Record] = {}
         for _ in range(_TRIES):  # repeated if the catalog changes meanwhile
             before = source.catalog()
-            left = dict(read(ids))
-            catalog = catalog_of(block, owner, source, before)
+            left = dict(source.records(ids))
+            catalog = catalog_of(source, before)
             parts = catalog.holding(left) if left else {}
             for part, numbers in parts.items():
                 segment = segment_of(part)
@@ -239,4 +232,5 @@ def walked(
             if not left or source.catalog() == before:
                 break
         for record in left.values():
-            leave_out(Damage("vector", record.session_id, record.first, block, record.id).error())
+            place = (record.session_id, record.first, source.block, record.id)
+            leave_out(Damage("vector", *place).error())

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -20,7 +21,7 @@ from agent_memory.stores.kernel.catalogs import Owned, catalog_of, changed, grou
 from agent_memory.stores.kernel.coding import mismatch, record_document, record_from, stamp_of
 from agent_memory.stores.kernel.indexes import CatalogUnreadable, Indexes, search, walked
 from agent_memory.stores.kernel.rules import selects
-from agent_memory.stores.kernel.sessions import PAGE, TRIES, SessionStore, held
+from agent_memory.stores.kernel.sessions import TRIES, SessionStore, held
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
@@ -227,7 +228,7 @@ class KernelStore(RecordStore):
             if not some and self._is_all(name, owner, removed):
                 writes += owned.forget()  # the segments may be damaged, and are not read
                 continue
-            catalog = catalog_of(block, owner, owned, stored)
+            catalog = catalog_of(owned, stored)
             writes += [
                 k.Put(record_document(name, record, at))
                 for at, record in enumerate(some, catalog.next)
@@ -242,23 +243,17 @@ class KernelStore(RecordStore):
         return all(document.id in ids for document in documents)
 
     def search_vectors(self, block: str, owner: str, query: Query, limit: int) -> list[Hit]:
-        def read(ids: Sequence[str]) -> dict[str, Record]:
-            return {record.id: record for _, record in self._by_ids(block, owner, ids)}
-
         owned = Owned(self._kernel, block, owner)
+
+        def read(ids: Sequence[str]) -> dict[str, Record]:
+            return {record.id: record for _, record in owned.records(ids)}
+
         try:
             index = self._indexes.follow((block, owner), owned, read)
         except CatalogUnreadable:  # an empty write makes the store rebuild the catalog
             self._change(block, (), {owner: ([], [])}, [], None)
             index = self._indexes.follow((block, owner), owned, read)
         return search(block, index, query, limit, read)
-
-    def _by_ids(self, block: str, owner: str, ids: Sequence[str]) -> list[tuple[int, Record]]:
-        """Return an owner's existing records with these ids, each with its number."""
-        name = f"{k.VECTOR}{block}"
-        docs = self._kernel.documents([k.DocId(name, record_id) for record_id in ids])
-        some = [doc for doc in docs if doc is not None and doc.owner == owner]
-        return undamaged_records(some, lambda doc: (doc.version, record_from(doc)))
 
     def delete_vectors(
         self,
@@ -365,25 +360,15 @@ class KernelStore(RecordStore):
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
         name = f"{k.VECTOR}{block}"
-        if session_id is not None:
-            documents = self._kernel.scan(k.Scan(name, session=session_id, bodies=False))
-            for owner in sorted({document.owner for document in documents}):
-                own = [document for document in documents if document.owner == owner]
-                yield from self._walk(block, owner, own)
-            return
-        for page in self._pages(k.Scan(f"{k.CATALOG}{block}", names=True)):
-            for catalog in page:
-                documents = self._kernel.scan(k.Scan(name, catalog.id, bodies=False))
-                numbered = sorted(documents, key=lambda it: it.version)
-                yield from self._walk(block, catalog.id, numbered)
-
-    def _walk(
-        self, block: str, owner: str, documents: Sequence[k.Document]
-    ) -> Iterator[tuple[list[Record], Features]]:
-        ids = [document.id for document in documents]
-        pages = (ids[at : at + PAGE] for at in range(0, len(ids), PAGE))
-        read = partial(self._by_ids, block, owner)
-        return walked(block, owner, Owned(self._kernel, block, owner), read, pages)
+        scans = iter([k.Scan(name, session=session_id, bodies=False)])
+        if session_id is None:
+            pages = self._pages(k.Scan(f"{k.CATALOG}{block}", names=True))
+            scans = (k.Scan(name, catalog.id, bodies=False) for page in pages for catalog in page)
+        for scan in scans:
+            documents = sorted(self._kernel.scan(scan), key=attrgetter("owner", "version"))
+            for owner, group in groupby(documents, attrgetter("owner")):
+                ids = [document.id for document in group]
+                yield from walked(Owned(self._kernel, block, owner), ids)
 
 
 def cleared(block: str) -> list[k.Write]:
