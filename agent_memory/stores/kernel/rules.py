@@ -47,6 +47,18 @@ def named(conditions: Iterable[k.Condition]) -> tuple[set[k.DocId], set[str]]:
     return documents, logs
 
 
+def written(write: k.Write) -> Sequence[k.DocId]:
+    """Return the ids of the documents that a write names."""
+    match write:
+        case k.Put(document):
+            return (document.key,)
+        case k.Wake(ids, _) | k.Delete(ids):
+            return ids
+        case k.Due(at, _) | k.Hold(at, _, _):
+            return (at,)
+    return ()
+
+
 def holds(
     condition: k.Condition,
     states: Mapping[k.DocId, State | None],

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from agent_memory.errors import StoreError
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import latest_micros
-from agent_memory.stores.kernel.rules import State, named
+from agent_memory.stores.kernel.rules import State, named, written
 
 Doc = dict[str, Any]
 
@@ -300,19 +300,13 @@ def session_of(condition: k.Condition) -> str | None:
 
 def head_of(batch: k.Batch) -> k.DocId | None:
     """Return the head that a batch changes, or else the head in its conditions, or else None."""
-    changed: set[k.DocId] = set()
+    changed = {at for write in batch.writes for at in written(write)}
     for write in batch.writes:
         match write:
-            case k.Put(document):
-                changed.add(document.key)
             case k.Append(lines):
                 changed |= {k.head_id(line.session) for line in lines}
             case k.Truncate(session, _) | k.Expire(session, _):
                 changed.add(k.head_id(session))
-            case k.Due(at) | k.Hold(at):
-                changed.add(at)
-            case k.Wake(ids) | k.Delete(ids):
-                changed |= {*ids}
     heads = [at for at in changed if at.collection == k.HEAD]
     if len(heads) > 1:
         raise StoreError("A batch in MongoDB changes one session at most.")
@@ -329,12 +323,7 @@ def target_of(batch: k.Batch, effects: Effects) -> k.DocId | None:
     """Return the only document of a batch; None for several, or if a condition names a log."""
     ids, logs = named(batch.conditions)
     ids |= {at for at, _ in effects.values()}
-    for write in batch.writes:
-        match write:
-            case k.Due(at) | k.Hold(at):
-                ids.add(at)
-            case k.Wake(some):
-                ids |= {*some}
+    ids |= {at for write in batch.writes for at in written(write)}
     return next(iter(ids)) if len(ids) == 1 and not logs else None
 
 

@@ -18,7 +18,7 @@ from agent_memory.errors import MissingExtra, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import latest_micros, now_micros
-from agent_memory.stores.kernel.rules import WITHIN_HANDLER, State, holds, named
+from agent_memory.stores.kernel.rules import WITHIN_HANDLER, State, holds, named, written
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.sql.database import (
     APPEND,
@@ -88,7 +88,7 @@ class SQLKernel(SQLReader):
         if not batch.conditions and isinstance(write, k.Put):
             return self._dialect.upsert, self._row(write.document, None)
         change = self._change(write, now_micros())
-        at = _written(write)
+        at = written(write)
         if change is None or (batch.conditions and len(at) != 1):
             return None
         text, values = change
@@ -167,10 +167,10 @@ class SQLKernel(SQLReader):
         Missing documents cannot be locked. They are written by a plain INSERT: the second of two
         writers fails, and has to retry.
         """
-        written = {at for write in writes for at in _written(write)}
+        changed = {at for write in writes for at in written(write)}
         ids = sorted(documents)  # sorted, so that two writers cannot deadlock
         states: dict[k.DocId, State | None] = dict.fromkeys(ids)
-        for is_written, group in groupby(ids, lambda at: at in written):
+        for is_written, group in groupby(ids, lambda at: at in changed):
             lock = self._dialect.lock if is_written else self._dialect.share
             for at, row in self._rows(it, f"id, {_STATE}", list(group), lock):
                 states[at] = State(*row[1:])
@@ -382,17 +382,6 @@ def _only_filter(scan: k.Scan) -> str:
         if value and scan == k.Scan(scan.collection, **{column: value}):
             return column
     return ""
-
-
-def _written(write: k.Write) -> Sequence[k.DocId]:
-    match write:
-        case k.Put(document):
-            return (document.key,)
-        case k.Wake(ids, _) | k.Delete(ids):
-            return ids
-        case k.Due(at, _) | k.Hold(at, _, _):
-            return (at,)
-    return ()
 
 
 def _is_due(state: State | None, by: int) -> bool:
