@@ -26,6 +26,7 @@ from agent_memory.errors import Undecryptable
 from agent_memory.stores.damage import leave_out, undamaged_records
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import record_from
+from agent_memory.stores.kernel.rules import chunks
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
@@ -122,8 +123,7 @@ class Owned:
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         blobs: dict[int, bytes] = {}
-        for at in range(0, len(names), _AT_ONCE):
-            some = names[at : at + _AT_ONCE]
+        for some in chunks(names, _AT_ONCE):
             docs = self._kernel.documents([self.segment_id(name) for name in some])
             blobs |= {n: features_in(doc) for n, doc in zip(some, docs, strict=True) if doc}
         return blobs

@@ -19,6 +19,7 @@ from agent_memory.stores.damage import leave_out
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.catalogs import Catalog, Owned, Part, catalog_of, opened
 from agent_memory.stores.kernel.coding import mismatch
+from agent_memory.stores.kernel.rules import chunks
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
@@ -213,8 +214,7 @@ def walked(source: Owned, every: Sequence[str]) -> Iterator[tuple[list[Record], 
             cached[part.name] = places, segment.features()
         return cached[part.name]
 
-    for start in range(0, len(every), _PAGE):
-        ids = every[start : start + _PAGE]
+    for ids in chunks(every, _PAGE):
         left: Mapping[int, Record] = {}
         for _ in range(_TRIES):  # repeated if the catalog changes meanwhile
             before = source.catalog()

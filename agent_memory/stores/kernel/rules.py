@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child, checked_lock
@@ -33,6 +33,12 @@ class State(NamedTuple):
 
     def is_due(self, now: int) -> bool:
         return self.due is not None and self.due <= now and self.is_free(now)
+
+
+def chunks(items: Sequence[T], most: int = 500) -> Iterator[Sequence[T]]:
+    """Yield the items in parts of at most `most` items."""
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
 
 
 def named(conditions: Iterable[k.Condition]) -> tuple[set[k.DocId], set[str]]:

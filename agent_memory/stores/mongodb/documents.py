@@ -40,7 +40,6 @@ _FIELDS = ("owner", "session", "first", "last", "version", "about", "body", "dat
 _LINE = ("role", "text", "created_at", "tokens", "total", "encoding", "body")
 _MOST_MARKS = 16
 _ROW_BYTES = 256  # the approximate size of a line without its text
-_AT_ONCE = 1_000  # the maximum number of documents in one command
 _PIECE = 2**21  # maximum characters of a piece: a document may have 16 MiB, a character 4 bytes
 
 
@@ -325,7 +324,3 @@ def target_of(batch: k.Batch, effects: Effects) -> k.DocId | None:
     ids |= {at for at, _ in effects.values()}
     ids |= {at for write in batch.writes for at in written(write)}
     return next(iter(ids)) if len(ids) == 1 and not logs else None
-
-
-def chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))

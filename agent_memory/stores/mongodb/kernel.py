@@ -24,7 +24,7 @@ from contextlib import suppress
 from agent_memory.errors import StoreError, StoreUnavailable
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import now_micros
-from agent_memory.stores.kernel.rules import holds, in_turns, named, selects
+from agent_memory.stores.kernel.rules import chunks, holds, in_turns, named, selects
 from agent_memory.stores.mongodb import documents as mongo
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import Doc, Effects
@@ -63,7 +63,7 @@ class MongoDBKernel(k.Kernel):
     def _docs(self, ids: Sequence[k.DocId], fields: Doc) -> dict[str, Doc]:
         """Return the existing documents by `_id`, after applying committed batches."""
         by_place: dict[str, Doc] = {}
-        for places in mongo.chunks([self._place(at) for at in ids]):
+        for places in chunks([self._place(at) for at in ids]):
             docs = self.table.all({"_id": {"$in": places}}, fields)
             while self._staging.resolve(docs):
                 docs = self.table.all({"_id": {"$in": places}}, fields)
@@ -163,7 +163,7 @@ class MongoDBKernel(k.Kernel):
         keys = self.table.all(which, {"version": 1})
         if self.table.find_one({**gone, "log": head["log"]}, {"_id": 1}) is None:
             return  # a new session may have begun since, and the keys may belong to it
-        for some in mongo.chunks(keys):
+        for some in chunks(keys):
             ids, versions = ([key[name] for key in some] for name in ("_id", "version"))
             self.table.delete_all({"_id": {"$in": ids}, "version": {"$in": versions}})
         self.table.delete({**gone, "log": head["log"]})
@@ -176,7 +176,7 @@ class MongoDBKernel(k.Kernel):
         if not batch.conditions and len(wakes) == len(batch.writes):
             for ids, micros in wakes:
                 due = {"$min": {"due": now_micros() + micros}}
-                for some in mongo.chunks([self._place(at) for at in ids]):
+                for some in chunks([self._place(at) for at in ids]):
                     self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
             return k.DONE
         scans = [write.scan for write in batch.writes if isinstance(write, k.DeleteWhere)]

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from agent_memory.errors import Damaged
 from agent_memory.stores.kernel.contract import Line, Part
+from agent_memory.stores.kernel.rules import chunks
 from agent_memory.stores.mongodb import documents as mongo
 from agent_memory.stores.mongodb.connection import Table
 from agent_memory.stores.mongodb.documents import Doc
@@ -70,7 +71,7 @@ class Logs:
         for head, seqs in wanted:
             log, lines = head["log"], head["lines"]
             older = [seq for seq in seqs if seq <= head["spilled"]]
-            for some in mongo.chunks(older):
+            for some in chunks(older):
                 whole = some[-1] - some[0] + 1 == len(some)
                 where = {"$gte": some[0], "$lte": some[-1]} if whole else {"$in": some}
                 ranges.append({"log": log, "seq": where})
@@ -78,14 +79,13 @@ class Logs:
                 if (row := lines.get(mongo.field_of(seq))) is not None:
                     rows[log, seq] = row
                     away += mongo.ids_of(log, row) if mongo.is_away(row) else []
-        for at in range(0, len(ranges), 2):
-            some_ranges = ranges[at : at + 2]
+        for some_ranges in chunks(ranges, 2):
             which = some_ranges[0] if len(some_ranges) == 1 else {"$or": some_ranges}
             for row in mongo.put_together(self._messages.all(which)):
                 before = rows.get((row["log"], row["seq"]))
                 if not row.get("staged") and (before is None or row["g"] > before["g"]):
                     rows[row["log"], row["seq"]] = row
-        for names in mongo.chunks(away):
+        for names in chunks(away):
             fetched = mongo.put_together(self._messages.all({"_id": {"$in": names}}))
             rows |= {(row["log"], row["seq"]): row for row in fetched}
         return rows
@@ -115,8 +115,8 @@ class Logs:
             same = {"_id": head["_id"], "log": head["log"]}
             head = self._heads.find_one(same, _LOG) or {"lines": {}}
         rows = sorted(head["lines"].values(), key=lambda row: int(row["seq"]))
-        for at in range(0, len(rows), _MOST_AT_ONCE):
-            if not self._spill(head, rows[at : at + _MOST_AT_ONCE]):
+        for some in chunks(rows, _MOST_AT_ONCE):
+            if not self._spill(head, some):
                 return
 
     def _spill(self, head: Doc, rows: Sequence[Doc]) -> bool:

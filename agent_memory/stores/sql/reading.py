@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import CURSORS, latest_micros, now_micros
+from agent_memory.stores.kernel.rules import chunks
 from agent_memory.stores.sql.database import (
     DIALECTS,
     DOCUMENTS,
@@ -28,7 +29,6 @@ Values = list[Any]
 
 PIECE = "piece"
 _TRIES = 20
-_SOME = 500  # the most values in one statement
 _ALL = 2**62
 LOG = "namespace = ? AND session = ?"
 _TAIL = f"SELECT seq, total FROM {MESSAGES} WHERE {LOG} ORDER BY seq DESC LIMIT 1"
@@ -228,11 +228,6 @@ def _document(
     return k.Document(
         collection, name, owner or "", session or "", first, last, version, about, body, data, tail
     )
-
-
-def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), _SOME):
-        yield values[start : start + _SOME]
 
 
 def marks(values: Sequence[Any]) -> str:

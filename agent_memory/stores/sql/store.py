@@ -18,7 +18,7 @@ from agent_memory.errors import MissingExtra, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import latest_micros, now_micros
-from agent_memory.stores.kernel.rules import WITHIN_HANDLER, State, holds, named, written
+from agent_memory.stores.kernel.rules import WITHIN_HANDLER, State, chunks, holds, named, written
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.sql.database import (
     APPEND,
@@ -31,16 +31,7 @@ from agent_memory.stores.sql.database import (
     SQLDatabase,
 )
 from agent_memory.stores.sql.migrations import is_current, migrate
-from agent_memory.stores.sql.reading import (
-    FREE,
-    LOG,
-    PIECE,
-    SQLReader,
-    Values,
-    chunks,
-    in_pieces,
-    marks,
-)
+from agent_memory.stores.sql.reading import FREE, LOG, PIECE, SQLReader, Values, in_pieces, marks
 from agent_memory.stores.sql.sqlite import Database
 from agent_memory.stores.sql.sqlite_file import Connection
 
@@ -187,8 +178,7 @@ class SQLKernel(SQLReader):
             if size > _SMALL or len({document.key for document in some}) < len(some):
                 it.run_each(text, rows)
                 continue
-            for at in range(0, len(rows), _FEW):
-                few = rows[at : at + _FEW]
+            for few in chunks(rows, _FEW):
                 more = ", ".join([DOCUMENT_VALUES] * len(few))
                 values = [value for row in few for value in row]
                 it.run(text.replace(DOCUMENT_VALUES, more), values)
