@@ -16,13 +16,8 @@ from typing import Any, TypeVar
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import CURSORS, latest_micros, now_micros
 from agent_memory.stores.kernel.rules import chunks
-from agent_memory.stores.sql.database import (
-    DIALECTS,
-    DOCUMENTS,
-    MESSAGES,
-    SQLConnection,
-    SQLDatabase,
-)
+from agent_memory.stores.sql import database as sql
+from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 
 T = TypeVar("T")
 Values = list[Any]
@@ -31,15 +26,15 @@ PIECE = "piece"
 _TRIES = 20
 _ALL = 2**62
 LOG = "namespace = ? AND session = ?"
-_TAIL = f"SELECT seq, total FROM {MESSAGES} WHERE {LOG} ORDER BY seq DESC LIMIT 1"
+_TAIL = f"SELECT seq, total FROM {sql.MESSAGES} WHERE {LOG} ORDER BY seq DESC LIMIT 1"
 _LINES = (
     "SELECT session, seq, role, text, created_at, tokens, total, encoding, body "
-    f"FROM {MESSAGES} WHERE {LOG} AND "
+    f"FROM {sql.MESSAGES} WHERE {LOG} AND "
 )
 _SHORT = "id, owner, session, first, last, version, about"
 _WHOLE = f"{_SHORT}, body, data"
 _END, _TOTAL = (
-    f"(SELECT {name} FROM {MESSAGES} AS m WHERE m.namespace = d.namespace AND m.session = d.id "
+    f"(SELECT {name} FROM {sql.MESSAGES} AS m WHERE m.namespace = d.namespace AND m.session = d.id "
     "ORDER BY m.seq DESC LIMIT 1)"
     for name in ("seq", "total")
 )
@@ -47,7 +42,7 @@ _TAILS = f"{_END}, {_TOTAL}"
 FREE = "(holder = '' OR held_until <= ? OR held_until > ?)"
 _DUE = (
     "SELECT id, row_number() OVER (PARTITION BY owner ORDER BY due, id) AS turn, due "
-    f"FROM {DOCUMENTS} WHERE namespace = ? AND collection = ? AND due <= ? AND {FREE} "
+    f"FROM {sql.DOCUMENTS} WHERE namespace = ? AND collection = ? AND due <= ? AND {FREE} "
     "ORDER BY turn, due, id LIMIT ?"
 )
 
@@ -59,7 +54,7 @@ class SQLReader(k.Kernel):
         self.remote = database.remote
         self._database = database
         self._namespace = namespace
-        self._dialect = DIALECTS[database.read(lambda it: it.dialect)]
+        self._dialect = sql.DIALECTS[database.read(lambda it: it.dialect)]
         self._most_text = database.read(lambda it: it.most_text)
 
     def documents(
@@ -74,7 +69,7 @@ class SQLReader(k.Kernel):
         where, values = self._where(scan)
         names = _SHORT if not scan.bodies else _WHOLE
         order = "first, id" if scan.session else "id"
-        table = f"{DOCUMENTS} AS d{self._index(scan)}"
+        table = f"{sql.DOCUMENTS} AS d{self._index(scan)}"
         if scan.names:
             names = "id"
         elif scan.tails:
@@ -96,7 +91,7 @@ class SQLReader(k.Kernel):
 
     def _distinct(self, column: str, where: str, parameters: Values, beginning: str) -> list[str]:
         """Return a column's distinct values that start with `beginning`, without a full scan."""
-        least = f"(SELECT min({column}) FROM {DOCUMENTS} WHERE {where} AND {column} {{}})"
+        least = f"(SELECT min({column}) FROM {sql.DOCUMENTS} WHERE {where} AND {column} {{}})"
         begins = f"substr(name, 1, {len(beginning)}) = ?"
         text = (
             f"WITH RECURSIVE found(name) AS (SELECT {least.format('>= ?')} UNION ALL "
@@ -153,8 +148,8 @@ class SQLReader(k.Kernel):
 
     def counts(self, collection: str) -> tuple[int, int]:
         ns = self._namespace
-        documents = f"SELECT count(*) FROM {DOCUMENTS} WHERE namespace = ? AND collection = ?"
-        lines = f"SELECT count(*) FROM {MESSAGES} WHERE namespace = ?"
+        documents = f"SELECT count(*) FROM {sql.DOCUMENTS} WHERE namespace = ? AND collection = ?"
+        lines = f"SELECT count(*) FROM {sql.MESSAGES} WHERE namespace = ?"
         text = f"SELECT ({documents}), ({lines})"
         (row,) = self._database.read(lambda it: it.rows(text, [ns, collection, ns]))
         return row[0], row[1]
@@ -178,7 +173,7 @@ class SQLReader(k.Kernel):
         """Yield the rows of existing documents. The first column in `names` is `id`."""
         for where, values in self._named(ids):
             order = f" ORDER BY id{lock}" if lock else ""
-            text = f"SELECT {names} FROM {DOCUMENTS} AS d WHERE {where}{order}"
+            text = f"SELECT {names} FROM {sql.DOCUMENTS} AS d WHERE {where}{order}"
             for row in it.rows(text, values):
                 yield k.DocId(values[1], row[0]), row
 

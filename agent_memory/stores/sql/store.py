@@ -20,16 +20,8 @@ from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import latest_micros, now_micros
 from agent_memory.stores.kernel.rules import WITHIN_HANDLER, State, chunks, holds, named, written
 from agent_memory.stores.kernel.vectors import KernelStore
-from agent_memory.stores.sql.database import (
-    APPEND,
-    DOCUMENT_VALUES,
-    DOCUMENTS,
-    INSERT,
-    LINE_VALUES,
-    MESSAGES,
-    SQLConnection,
-    SQLDatabase,
-)
+from agent_memory.stores.sql import database as sql
+from agent_memory.stores.sql.database import SQLConnection, SQLDatabase
 from agent_memory.stores.sql.migrations import is_current, migrate
 from agent_memory.stores.sql.reading import FREE, LOG, PIECE, SQLReader, Values, in_pieces, marks
 from agent_memory.stores.sql.sqlite import Database
@@ -97,22 +89,22 @@ class SQLKernel(SQLReader):
         match write:
             case k.Due(at, micros):
                 due = None if micros is None else now + micros
-                return f"UPDATE {DOCUMENTS} SET due = ? WHERE {_AT}", [due, *namespace, *at]
+                return f"UPDATE {sql.DOCUMENTS} SET due = ? WHERE {_AT}", [due, *namespace, *at]
             case k.Hold(at, holder, micros):
-                text = f"UPDATE {DOCUMENTS} SET holder = ?, held_until = ? WHERE {_AT}"
+                text = f"UPDATE {sql.DOCUMENTS} SET holder = ?, held_until = ? WHERE {_AT}"
                 return text, [holder, now + micros, *namespace, *at]
             case k.Delete((at,)):
-                return f"DELETE FROM {DOCUMENTS} WHERE {_AT}", [*namespace, *at]
+                return f"DELETE FROM {sql.DOCUMENTS} WHERE {_AT}", [*namespace, *at]
             case k.DeleteWhere(scan):
                 where, values = self._where(scan)
-                return f"DELETE FROM {DOCUMENTS}{self._index(scan)} WHERE {where}", values
+                return f"DELETE FROM {sql.DOCUMENTS}{self._index(scan)} WHERE {where}", values
         return None
 
     def _condition_sql(self, condition: k.Condition, at: k.DocId) -> tuple[str | None, Values]:
         """Return a condition as a test for the row of document `at`; None if this is impossible."""
         match condition:
             case k.LogEndsAt(session, seq) if not self.remote:
-                ends = f"(SELECT max(seq) FROM {MESSAGES} WHERE {LOG})"
+                ends = f"(SELECT max(seq) FROM {sql.MESSAGES} WHERE {LOG})"
                 return f"coalesce({ends}, 0) = ?", [self._namespace, session, seq]
             case k.VersionIs(where, version) if where == at:
                 return "version = ?", [version]
@@ -171,7 +163,7 @@ class SQLKernel(SQLReader):
         self, it: SQLConnection, documents: Sequence[k.Document], new: Mapping[k.DocId, int | None]
     ) -> None:
         for is_new, group in groupby(documents, lambda document: document.key in new):
-            text = INSERT if is_new else self._dialect.upsert
+            text = sql.INSERT if is_new else self._dialect.upsert
             some = list(group)
             rows = [self._row(document, new.get(document.key)) for document in some]
             size = sum(len(document.body) + len(document.data) for document in some)
@@ -179,9 +171,9 @@ class SQLKernel(SQLReader):
                 it.run_each(text, rows)
                 continue
             for few in chunks(rows, _FEW):
-                more = ", ".join([DOCUMENT_VALUES] * len(few))
+                more = ", ".join([sql.DOCUMENT_VALUES] * len(few))
                 values = [value for row in few for value in row]
-                it.run(text.replace(DOCUMENT_VALUES, more), values)
+                it.run(text.replace(sql.DOCUMENT_VALUES, more), values)
 
     def _row(self, document: k.Document, due: int | None) -> Values:
         collection, name, owner, session, *rest = document[:-1]
@@ -204,18 +196,18 @@ class SQLKernel(SQLReader):
             case k.Wake(ids, micros):
                 by = now + micros
                 ids = [at for at in ids if at not in new and not _is_due(states.get(at), by)]
-                later = f"UPDATE {DOCUMENTS} SET due = ? WHERE (due IS NULL OR due > ?) AND "
+                later = f"UPDATE {sql.DOCUMENTS} SET due = ? WHERE (due IS NULL OR due > ?) AND "
                 for where, values in self._named(ids):
                     it.run(later + where, [by, by, *values])
             case k.Delete(ids):
                 for where, values in self._named(ids):
-                    it.run(f"DELETE FROM {DOCUMENTS} WHERE {where}", values)
+                    it.run(f"DELETE FROM {sql.DOCUMENTS} WHERE {where}", values)
             case k.Due() | k.Hold() | k.DeleteWhere():
                 change = self._change(write, now)
                 assert change is not None
                 it.run(*change)
             case k.Expire(session, upto):
-                it.run(f"DELETE FROM {MESSAGES} WHERE {LOG} AND seq <= ?", (ns, session, upto))
+                it.run(f"DELETE FROM {sql.MESSAGES} WHERE {LOG} AND seq <= ?", (ns, session, upto))
                 self._drop_pieces(it, [k.Scan(PIECE, session=session, first_below=upto + 1)])
 
     def _truncate(self, it: SQLConnection, logs: Sequence[k.Truncate]) -> None:
@@ -224,7 +216,7 @@ class SQLKernel(SQLReader):
             sessions = [log.session for log in group]
             for some in chunks(sessions):
                 where = f"namespace = ? AND session IN ({marks(some)}) AND seq > ?"
-                it.run(f"DELETE FROM {MESSAGES} WHERE {where}", (self._namespace, *some, after))
+                it.run(f"DELETE FROM {sql.MESSAGES} WHERE {where}", (self._namespace, *some, after))
             pieces = [k.Scan(PIECE, session=session, last_above=after) for session in sessions]
             self._drop_pieces(it, pieces)
 
@@ -241,12 +233,12 @@ class SQLKernel(SQLReader):
             if len(some) == 1 or len(some) != len(names) * len(wanted):
                 for scan in some:
                     where, values = self._where(scan)
-                    it.run(f"DELETE FROM {DOCUMENTS}{self._index(scan)} WHERE {where}", values)
+                    it.run(f"DELETE FROM {sql.DOCUMENTS}{self._index(scan)} WHERE {where}", values)
                 continue
             index = self._dialect.by_owner if column == "owner" else ""
             for in_names, in_wanted in product(chunks(names), chunks(wanted)):
                 it.run(
-                    f"DELETE FROM {DOCUMENTS}{index} WHERE namespace = ? AND collection IN "
+                    f"DELETE FROM {sql.DOCUMENTS}{index} WHERE namespace = ? AND collection IN "
                     f"({marks(in_names)}) AND {column} IN ({marks(in_wanted)})",
                     [self._namespace, *in_names, *in_wanted],
                 )
@@ -254,10 +246,10 @@ class SQLKernel(SQLReader):
     def _append(self, it: SQLConnection, rows: Sequence[Sequence[Any]]) -> None:
         # one statement inserts all rows, because `run_each` may need several round trips
         if self.remote and 1 < len(rows) <= _FEW:
-            more = f", {LINE_VALUES}" * (len(rows) - 1)
-            it.run(APPEND + more, [value for row in rows for value in row])
+            more = f", {sql.LINE_VALUES}" * (len(rows) - 1)
+            it.run(sql.APPEND + more, [value for row in rows for value in row])
         else:
-            it.run_each(APPEND, rows)
+            it.run_each(sql.APPEND, rows)
 
     def erase(self) -> str | None:
         return self._database.secure_erase()
