@@ -15,14 +15,7 @@ from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.redis import scripts
-from agent_memory.stores.redis.server import (
-    Argument,
-    Lost,
-    RedisServer,
-    durability_note,
-    require_power,
-    rewrite_files,
-)
+from agent_memory.stores.redis.server import Argument, Lost, RedisServer
 
 _SIGN = 2**63  # added to every number, so that numbers are positive and sort correctly as texts
 _PAGE = 1_000
@@ -170,7 +163,7 @@ class RedisKernel(k.Kernel):
 
     def erase(self) -> None:
         for node in self._server.nodes():
-            rewrite_files(node)
+            node.rewrite_files()
 
     def close(self) -> None:
         self._server.close()
@@ -210,14 +203,14 @@ class RedisStore(KernelStore):
                 )
             if durability == "power":
                 for node in server.nodes():
-                    require_power(node)
+                    node.require_power()
         except BaseException:
             server.close()
             raise
 
     def durability_note(self) -> str:
         """Describe, by the server's settings, which failures an acknowledged write survives."""
-        return durability_note(self._server.nodes()[0])
+        return self._server.nodes()[0].durability_note()
 
 
 class _Packing:

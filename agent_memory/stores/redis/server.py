@@ -36,6 +36,18 @@ _NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "READONL
 _WITHIN = re.compile(r": -([A-Z]+) ")
 """The code of an error inside a script, as servers before version 7 report it."""
 _DRIVER = (exceptions.RedisError, OSError)
+_SURVIVES = {
+    "always": "a power loss",
+    "everysec": (
+        "the end of the server. A power loss destroys the updates of the last second or two"
+    ),
+    "no": (
+        "the end of the server. A power loss destroys the updates that the system has not written "
+        "yet, often half a minute"
+    ),
+}
+"""The failures that an acknowledged update survives, by the setting `appendfsync`."""
+
 _QUICKER = "already in progress"
 """Part of the error if another client has just begun a rewrite. No second rewrite is needed."""
 
@@ -219,6 +231,93 @@ class RedisServer:
         connection.connect()
         return connection
 
+    def durability_note(self) -> str:
+        """Describe, by the server's settings, which failures an acknowledged write survives."""
+        settings = self._settings("appendonly", "appendfsync", "save", "maxmemory-policy")
+        appendonly, policy = (
+            settings.get("appendonly"),
+            settings.get("maxmemory-policy", "noeviction"),
+        )
+        if appendonly is None:
+            note = (
+                "The server does not show its settings. Make sure that it has `appendonly yes`, "
+                "and `appendfsync everysec` or `always`. Without these settings, a restart loses "
+                "updates."
+            )
+        elif appendonly != "yes":
+            snapshots = "the last snapshot" if settings.get("save") else "nothing"
+            note = (
+                f"appendonly is off: when the server stops, {snapshots} remains. Updates survive "
+                "the end of your process, but not of the server. Set `appendonly yes`."
+            )
+        else:
+            value = settings.get("appendfsync", "")
+            value = value if value in _SURVIVES else "no"
+            note = f"appendfsync is {value}: an acknowledged update survives {_SURVIVES[value]}."
+        if policy != "noeviction":
+            note += (
+                f" maxmemory-policy is {policy}: a full server evicts data. Set "
+                "`maxmemory-policy noeviction`."
+            )
+        return note
+
+    def require_power(self) -> None:
+        """Raise `ConfigError` unless the server syncs each write to the disk."""
+        settings = self._settings("appendonly", "appendfsync")
+        if settings != {"appendonly": "yes", "appendfsync": "always"}:
+            raise ConfigError(
+                f"durability='power' needs `appendonly yes` and `appendfsync always` on the Redis "
+                f"server at {self.place}. {self.durability_note()}"
+            )
+
+    def rewrite_files(self) -> None:
+        """Make the server rewrite its append-only file and snapshot, if enabled. Log a failure."""
+        try:
+            if self._persistence().get("aof_enabled") == "1":
+                self._when_idle("BGREWRITEAOF")
+            if self._settings("save").get("save", "on"):
+                self._when_idle("BGSAVE")
+        except StoreError as error:
+            logger.warning(
+                "%s Deleted data may stay in the server's files until the server rewrites them.",
+                error,
+            )
+
+    def _when_idle(self, command: str) -> None:
+        """Begin a rewrite, after the end of a running one, which may write deleted data."""
+        deadline = time.monotonic() + _REWRITE_SECONDS
+        while True:
+            state = self._persistence()
+            if "1" not in (
+                state.get("rdb_bgsave_in_progress"),
+                state.get("aof_rewrite_in_progress"),
+            ):
+                try:
+                    self.ask(command)
+                except StoreError as error:
+                    if _QUICKER not in str(error):
+                        raise
+                return
+            if time.monotonic() > deadline:
+                raise StoreError(f"The Redis server at {self.place} is busy writing its files.")
+            time.sleep(0.05)
+
+    def _persistence(self) -> dict[str, str]:
+        lines = self.ask("INFO", "persistence").decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def _settings(self, *names: str) -> dict[str, str]:
+        """Return the values of settings by name, without those that the server does not reveal."""
+        values: dict[str, str] = {}
+        for name in names:
+            try:
+                answer = self.ask("CONFIG", "GET", name)
+            except StoreError:  # some servers have no CONFIG, others forbid it
+                return values
+            if answer:
+                values[name] = answer[1].decode()
+        return values
+
 
 def _answer(connection: Any, command: Sequence[Argument], place: str) -> Any:
     """Return the answer to a command. If the answer is an error, return the exception."""
@@ -272,96 +371,3 @@ def failure(error: Exception, place: str) -> StoreError:
         text = f"{server} (setting `store`) cannot be reached: {text.rstrip('.')}."
         return StoreUnavailable(UNSURE.format(text))
     return StoreError(f"{server} failed: {text}")
-
-
-def durability_note(server: RedisServer) -> str:
-    """Describe, by the server's settings, which failures an acknowledged write survives."""
-    settings = _settings(server, "appendonly", "appendfsync", "save", "maxmemory-policy")
-    appendonly, policy = settings.get("appendonly"), settings.get("maxmemory-policy", "noeviction")
-    if appendonly is None:
-        note = (
-            "The server does not show its settings. Make sure that it has `appendonly yes`, and "
-            "`appendfsync everysec` or `always`. Without these settings, a restart loses updates."
-        )
-    elif appendonly != "yes":
-        snapshots = "the last snapshot" if settings.get("save") else "nothing"
-        note = (
-            f"appendonly is off: when the server stops, {snapshots} remains. Updates survive the "
-            "end of your process, but not of the server. Set `appendonly yes`."
-        )
-    elif settings.get("appendfsync") == "always":
-        note = "appendfsync is always: an acknowledged update survives a power loss."
-    elif settings.get("appendfsync") == "everysec":
-        note = (
-            "appendfsync is everysec: an acknowledged update survives the end of the server. A "
-            "power loss destroys the updates of the last second or two."
-        )
-    else:
-        note = (
-            "appendfsync is no: an acknowledged update survives the end of the server. A power "
-            "loss destroys the updates that the system has not written yet, often half a minute."
-        )
-    if policy != "noeviction":
-        note += (
-            f" maxmemory-policy is {policy}: a full server evicts data. Set "
-            "`maxmemory-policy noeviction`."
-        )
-    return note
-
-
-def require_power(server: RedisServer) -> None:
-    """Raise `ConfigError` unless the server syncs each write to the disk."""
-    settings = _settings(server, "appendonly", "appendfsync")
-    if settings != {"appendonly": "yes", "appendfsync": "always"}:
-        raise ConfigError(
-            f"durability='power' needs `appendonly yes` and `appendfsync always` on the Redis "
-            f"server at {server.place}. {durability_note(server)}"
-        )
-
-
-def rewrite_files(server: RedisServer) -> None:
-    """Make the server rewrite its append-only file and snapshot, if enabled. Log a failure."""
-    try:
-        if _persistence(server).get("aof_enabled") == "1":
-            _when_idle(server, "BGREWRITEAOF")
-        if _settings(server, "save").get("save", "on"):
-            _when_idle(server, "BGSAVE")
-    except StoreError as error:
-        logger.warning(
-            "%s Deleted data may stay in the server's files until the server rewrites them.", error
-        )
-
-
-def _when_idle(server: RedisServer, command: str) -> None:
-    """Wait for the end of a running rewrite, which may write deleted data. Then begin a new one."""
-    deadline = time.monotonic() + _REWRITE_SECONDS
-    while True:
-        state = _persistence(server)
-        if "1" not in (state.get("rdb_bgsave_in_progress"), state.get("aof_rewrite_in_progress")):
-            try:
-                server.ask(command)
-            except StoreError as error:
-                if _QUICKER not in str(error):
-                    raise
-            return
-        if time.monotonic() > deadline:
-            raise StoreError(f"The Redis server at {server.place} is busy writing its files.")
-        time.sleep(0.05)
-
-
-def _persistence(server: RedisServer) -> dict[str, str]:
-    lines = server.ask("INFO", "persistence").decode().splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def _settings(server: RedisServer, *names: str) -> dict[str, str]:
-    """Return the values of settings by name, without those that the server does not reveal."""
-    values: dict[str, str] = {}
-    for name in names:
-        try:
-            answer = server.ask("CONFIG", "GET", name)
-        except StoreError:  # some servers have no CONFIG, others forbid it
-            return values
-        if answer:
-            values[name] = answer[1].decode()
-    return values
