@@ -381,7 +381,7 @@ class Services:
             urls = dict.fromkeys(url for url in places.values() if url is not None)
             others = {url: opened(at(url)) for url in urls}
             if others:
-                from agent_memory.stores.routed import RoutedStore
+                from agent_memory.stores.split import RoutedStore
 
                 beside = RoutedStore(
                     main, {name: others[url] for name, url in places.items() if url is not None}

@@ -15,13 +15,13 @@ from agent_memory.stores.base import (
     Store,
     VectorStore,
 )
-from agent_memory.stores.redis.url import REDIS, redis_options
+from agent_memory.stores.redis import REDIS, redis_options
 
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.keys import Keys
     from agent_memory.stores.encrypted.store import EncryptedStore
     from agent_memory.stores.mongodb.store import MongoDBStore
-    from agent_memory.stores.redis.store import RedisStore
+    from agent_memory.stores.redis.kernel import RedisStore
     from agent_memory.stores.split import SplitStore
     from agent_memory.stores.sql.store import MemoryStore, SQLStore
 
@@ -130,7 +130,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability | No
 
         return FolderStore(url, namespace, durability)
     if url.partition("://")[0] in REDIS:
-        from agent_memory.stores.redis.store import RedisStore
+        from agent_memory.stores.redis.kernel import RedisStore
 
         return RedisStore(url, namespace, durability)
     if url.partition("://")[0] in _MONGODB:
@@ -149,7 +149,7 @@ if not TYPE_CHECKING:
             ".encrypted.keys": ("Keys",),
             ".encrypted.store": ("EncryptedStore",),
             ".mongodb.store": ("MongoDBStore",),
-            ".redis.store": ("RedisStore",),
+            ".redis.kernel": ("RedisStore",),
             ".split": ("SplitStore",),
             ".sql.store": ("MemoryStore", "SQLStore"),
         },

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeGuard
 from agent_memory.core.plugins import offers
 from agent_memory.core.records import Hit, Lease, Record
 from agent_memory.stores.kernel.contract import LONGEST_LEASE_SECONDS
-from agent_memory.stores.kernel.records import RecordStore
 from agent_memory.stores.kernel.sessions import Counts, SessionStore
-from agent_memory.stores.kernel.vectors import KernelStore, StoredBlocks
+from agent_memory.stores.kernel.vectors import KernelStore, RecordStore, StoredBlocks
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features

@@ -14,17 +14,7 @@ from agent_memory.core.idempotency import Once, key_of
 from agent_memory.core.records import Lease, Record
 from agent_memory.errors import Conflict, LeaseLost, SessionOfAnotherUser
 from agent_memory.stores.base import Store
-from agent_memory.stores.kernel.coding import FACT, HEAD, KEY
-from agent_memory.stores.kernel.contract import (
-    Batch,
-    DocId,
-    Document,
-    Kernel,
-    Line,
-    Outcome,
-    Part,
-    Scan,
-)
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing.contract import Contract, draft, record, units, worded
@@ -38,33 +28,33 @@ _SESSIONS = ["s", "S", "t'%", "\u00fc"]
 _BLOCKS = ["f", "F", "f%"]
 
 
-class ComparedKernel(Kernel):
+class ComparedKernel(k.Kernel):
     """Passes each call to a kernel and to a second one, and fails if their answers differ."""
 
-    def __init__(self, kernel: Kernel, second: Kernel) -> None:
+    def __init__(self, kernel: k.Kernel, second: k.Kernel) -> None:
         self._kernels = (kernel, second)
         self.remote, self.spans = kernel.remote, kernel.spans
 
-    def _both(self, call: Callable[[Kernel], T]) -> T:
+    def _both(self, call: Callable[[k.Kernel], T]) -> T:
         answer, expected = map(call, self._kernels)
         assert answer == expected, f"The answer is {answer}\ninstead of {expected}."
         return answer
 
-    def commit(self, batch: Batch) -> Outcome:
+    def commit(self, batch: k.Batch) -> k.Outcome:
         return self._both(lambda kernel: kernel.commit(batch))
 
-    def extend(self, head: DocId, version: int, line: Line, micros: int) -> bool:
+    def extend(self, head: k.DocId, version: int, line: k.Line, micros: int) -> bool:
         kernel, second = self._kernels
         is_done = kernel.extend(head, version, line, micros)  # a kernel need not extend at once
-        assert not is_done or Kernel.extend(second, head, version, line, micros)
+        assert not is_done or k.Kernel.extend(second, head, version, line, micros)
         return is_done
 
     def documents(
-        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
-    ) -> list[Document | None]:
+        self, ids: Sequence[k.DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[k.Document | None]:
         return self._both(lambda kernel: kernel.documents(ids, tails=tails, bodies=bodies))
 
-    def scan(self, scan: Scan) -> list[Document]:
+    def scan(self, scan: k.Scan) -> list[k.Document]:
         if not (scan.names or scan.behind):
             return self._both(lambda kernel: kernel.scan(scan))
         # the answer may have more fields than the names, or fewer heads
@@ -78,10 +68,10 @@ class ComparedKernel(Kernel):
     def collections(self, beginning: str) -> list[str]:
         return self._both(lambda kernel: kernel.collections(beginning))
 
-    def due(self, collection: str, limit: int) -> list[Document]:
+    def due(self, collection: str, limit: int) -> list[k.Document]:
         return self._both(lambda kernel: kernel.due(collection, limit))
 
-    def lines(self, parts: Sequence[Part]) -> list[Line]:
+    def lines(self, parts: Sequence[k.Part]) -> list[k.Line]:
         return self._both(lambda kernel: kernel.lines(parts))
 
     def counts(self, collection: str) -> tuple[int, int]:
@@ -191,12 +181,12 @@ _CALLS = [_append, _append, _append_once, _change_head, _change_head, _lease, _p
 _CALLS += [_put_records, _swap_record, _delete_records, _change_vectors, _delete]
 
 
-def _read(kernel: Kernel, random: Random) -> None:
+def _read(kernel: k.Kernel, random: Random) -> None:
     session, owner, id = (random.choice(names) for names in (_SESSIONS, _OWNERS, _IDS))
-    name = random.choice([HEAD, KEY, "vector:v", *(f"{FACT}{block}" for block in _BLOCKS)])
+    name = random.choice([k.HEAD, k.KEY, "vector:v", *(f"{k.FACT}{block}" for block in _BLOCKS)])
     first, seq = random.randrange(6), random.randrange(1, 6)
     limit, bodies = random.choice([None, 1, 2]), random.random() < 0.5
-    scan = Scan(name, bodies=bodies, tails=name == HEAD, limit=limit)
+    scan = k.Scan(name, bodies=bodies, tails=name == k.HEAD, limit=limit)
     for one in (
         scan,
         scan._replace(after=id),
@@ -206,13 +196,15 @@ def _read(kernel: Kernel, random: Random) -> None:
         scan._replace(owner=owner, session=session),
     ):
         kernel.scan(one)
-    kernel.lines([Part(session, seq - 1, limit), Part("T"), Part("S", seqs=[seq, seq + 2])])
-    kernel.documents([DocId(name, id), DocId(HEAD, session), DocId(name, id)], bodies=bodies)
-    kernel.documents([DocId(HEAD, session)], tails=True)
+    kernel.lines([k.Part(session, seq - 1, limit), k.Part("T"), k.Part("S", seqs=[seq, seq + 2])])
+    kernel.documents(
+        [k.DocId(name, id), k.DocId(k.HEAD, session), k.DocId(name, id)], bodies=bodies
+    )
+    kernel.documents([k.DocId(k.HEAD, session)], tails=True)
     kernel.owners(name, random.choice(["", "user:", "user:a", "user:\u00e4"]))
-    kernel.collections(random.choice(["", FACT, f"{FACT}f%", "h"]))
-    kernel.due(HEAD, random.choice([1, 2, 100]))
-    kernel.counts(HEAD)
+    kernel.collections(random.choice(["", k.FACT, f"{k.FACT}f%", "h"]))
+    kernel.due(k.HEAD, random.choice([1, 2, 100]))
+    kernel.counts(k.HEAD)
 
 
 class KernelContract(Contract):

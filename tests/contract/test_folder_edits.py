@@ -14,7 +14,7 @@ from agent_memory.core.receipts import Receipt
 from agent_memory.errors import AgentMemoryError, DimensionMismatch, StoreError, StoreUnavailable
 from agent_memory.stores import Store, open_store
 from agent_memory.stores.folder.files import Files
-from agent_memory.stores.folder.lines import file_name
+from agent_memory.stores.folder.layout import file_name
 from agent_memory.testing.contract import draft
 from tests.kit import texts
 

@@ -21,7 +21,7 @@ from agent_memory.errors import StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import Store, check_url, open_store
 from agent_memory.stores.damage import noted
 from agent_memory.stores.folder.files import Files
-from agent_memory.stores.folder.lines import file_name, lines_in
+from agent_memory.stores.folder.layout import file_name, lines_in
 from agent_memory.stores.kernel.contract import Scan
 from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft, for_words, record, units, worded

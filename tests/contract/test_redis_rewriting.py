@@ -10,11 +10,9 @@ import pytest
 from agent_memory.core.records import Head
 from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
-from agent_memory.stores.redis.kernel import RedisKernel
-from agent_memory.stores.redis.scripts import Script
+from agent_memory.stores.redis.kernel import RedisKernel, RedisStore
+from agent_memory.stores.redis.scripts import COMMIT, Script
 from agent_memory.stores.redis.server import Lost
-from agent_memory.stores.redis.store import RedisStore
-from agent_memory.stores.redis.write_scripts import COMMIT
 from agent_memory.testing.contract import draft, everything, record, stored, units
 from agent_memory.testing.rewriting import begun, entries
 from tests.servers.redis import RedisNodes, RedisServer

@@ -17,10 +17,9 @@ from agent_memory.core.records import Lease
 from agent_memory.errors import ConfigError, StoreUnavailable, UnknownStore
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
+from agent_memory.stores.redis import redis_options, redis_place
 from agent_memory.stores.redis import server as redis_server
-from agent_memory.stores.redis.kernel import prefix_of
-from agent_memory.stores.redis.store import RedisStore
-from agent_memory.stores.redis.url import redis_options, redis_place
+from agent_memory.stores.redis.kernel import RedisStore, prefix_of
 from agent_memory.testing.contract import draft, ranked, record, stored, together
 from agent_memory.testing.rewriting import entries
 from tests.contract.clock_contract import ClockContract

@@ -12,9 +12,8 @@ from agent_memory.engine.edit.repair import look
 from agent_memory.errors import SchemaTooNew, StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.contract import Batch, Put, Scan
-from agent_memory.stores.redis.kernel import RedisKernel
+from agent_memory.stores.redis.kernel import RedisKernel, RedisStore
 from agent_memory.stores.redis.scripts import KINDS
-from agent_memory.stores.redis.store import RedisStore
 from agent_memory.testing.contract import draft, record, stored
 from tests.contract.clock_contract import ClockContract
 from tests.contract.damage_contract import DamageContract, What
@@ -306,12 +305,12 @@ def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:
     code = (
         "import sys\n"
         "from agent_memory.errors import MissingExtra\n"
-        "from agent_memory.stores.redis.url import redis_options\n"
+        "from agent_memory.stores.redis import redis_options\n"
         "redis_options('redis://localhost')\n"
         "assert 'redis' not in sys.modules\n"
         "sys.modules['redis'] = None\n"
         "try:\n"
-        "    import agent_memory.stores.redis.store\n"
+        "    import agent_memory.stores.redis.kernel\n"
         "except MissingExtra as error:\n"
         "    assert 'agent-memory-log[redis]' in str(error)\n"
         "else:\n"

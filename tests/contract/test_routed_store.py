@@ -9,7 +9,7 @@ from agent_memory import AgentMemory, AgentMemoryConfig, operations
 from agent_memory.errors import UnknownStore
 from agent_memory.ltm_blocks import NoteMemory, StaticMemory, VectorMemory
 from agent_memory.stores import MemoryStore, SQLStore, Store
-from agent_memory.stores.routed import RoutedStore
+from agent_memory.stores.split import RoutedStore
 from agent_memory.testing import RecordStoreContract, VectorStoreContract
 
 BLOCKS = ("f", "facts", "notes", "theirs", "v", "w", "w_2")

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from agent_memory.stores.base import Store
-from agent_memory.stores.redis.store import RedisStore
+from agent_memory.stores.redis.kernel import RedisStore
 from agent_memory.testing import StoreContract
 from tests.contract.import_contract import ImportContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract

@@ -33,7 +33,8 @@ from agent_memory.retrieval.vectors import TOKEN, Tokens
 from agent_memory.stores.damage import noted
 from agent_memory.stores.feature_bytes import blobs_of, features_of
 from agent_memory.stores.kernel import indexes
-from agent_memory.stores.kernel.catalogs import Catalog, Stored, changed
+from agent_memory.stores.kernel.catalogs import Catalog, changed
+from agent_memory.stores.kernel.contract import Document
 from agent_memory.stores.kernel.indexes import Indexes, records_of
 from agent_memory.testing.contract import for_words, record
 from agent_memory.testing.vectors import encoded
@@ -239,8 +240,8 @@ class Fixed:
         self.change = changed(Catalog(), {}, [segment], lambda names: {})
         self.asked = 0
 
-    def catalog(self) -> Stored:
-        return Stored(self.change.catalog.text, self.version)
+    def catalog(self) -> Document:
+        return Document("", "", version=self.version, body=self.change.catalog.text)
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         self.asked += len(names)
@@ -327,8 +328,8 @@ class Shifting:
         self.bodies |= change.written
         self.state, self.version = change.catalog, self.version + 1
 
-    def catalog(self) -> Stored:
-        found = Stored(self.state.text, self.version)
+    def catalog(self) -> Document:
+        found = Document("", "", version=self.version, body=self.state.text)
         if self.left:
             self.left -= 1
             self.change(f"new{self.left}", f"{2 - self.left}" if self.left < 3 else None)

@@ -23,28 +23,7 @@ from agent_memory.engine.system_records import Kind, SystemRecords, stays_behind
 from agent_memory.errors import InvalidInput, StoreError
 from agent_memory.stores import check_url, open_store
 from agent_memory.stores.base import Store
-from agent_memory.stores.kernel.coding import FACT, HEAD, KEY, LOCK, SEGMENT, VECTOR
-from agent_memory.stores.kernel.contract import (
-    EMPTY,
-    Append,
-    Batch,
-    Condition,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Exists,
-    Kernel,
-    Line,
-    LogEndsAt,
-    Missing,
-    Part,
-    Put,
-    Scan,
-    Truncate,
-    Wake,
-    Write,
-)
+from agent_memory.stores.kernel import contract as k
 
 Kinds = Literal["facts", "vectors", "sessions"]
 
@@ -200,25 +179,25 @@ def _check(source: Store, held: Sequence[str], origin: str, noted: Collection[st
         )
 
 
-def _held(kernel: Kernel) -> list[str]:
+def _held(kernel: k.Kernel) -> list[str]:
     """Describe the data of a store. Records of the collection `_notes` do not count as data."""
-    sessions, _ = kernel.counts(HEAD)
+    sessions, _ = kernel.counts(k.HEAD)
     names = kernel.collections("")
-    facts = [name.removeprefix(FACT) for name in names if name.startswith(FACT)]
-    vectors = [name.removeprefix(VECTOR) for name in names if name.startswith(VECTOR)]
+    facts = [name.removeprefix(k.FACT) for name in names if name.startswith(k.FACT)]
+    vectors = [name.removeprefix(k.VECTOR) for name in names if name.startswith(k.VECTOR)]
     contents = [f"{sessions} sessions"] if sessions else []
     contents += [f"facts of {block!r}" for block in facts if block != NOTES.name][:1]
     return contents + [f"vectors of {block!r}" for block in vectors]
 
 
-def _moved(source: Kernel, target: Kernel) -> Generator[MigrationStep]:
+def _moved(source: k.Kernel, target: k.Kernel) -> Generator[MigrationStep]:
     """Make the target equal to the source. The source is not changed.
 
     If the comparison finds differences, the differing items are copied once more.
     """
     differences: Mapping[str, bool] = {}
     for _ in range(_ROUNDS):
-        total, _ = source.counts(HEAD)
+        total, _ = source.counts(k.HEAD)
         walk = Walk(source, target, copies=True)
         for what in walk.run():
             done = walk.counts[what]
@@ -233,7 +212,7 @@ def _moved(source: Kernel, target: Kernel) -> Generator[MigrationStep]:
 
 
 def _compared(
-    source: Kernel, target: Kernel, sent: Counter[str], total: int = 0
+    source: k.Kernel, target: k.Kernel, sent: Counter[str], total: int = 0
 ) -> Generator[MigrationStep, None, dict[str, bool]]:
     """Compare both stores and return the differences. If there are none, yield the counts.
 
@@ -264,8 +243,8 @@ class Walk:
         differing: The numbers of differing items, by the name of the session or block.
     """
 
-    source: Kernel
-    target: Kernel
+    source: k.Kernel
+    target: k.Kernel
     copies: bool
     counts: Counter[str] = field(default_factory=Counter)
     sums: Counter[str] = field(default_factory=Counter)
@@ -278,38 +257,38 @@ class Walk:
     def run(self) -> Iterator[Kinds]:
         """Walk through the databases. Yield the kind of each session, fact and vector."""
         names = {*self.source.collections(""), *self.target.collections("")}
-        parts = [*map(self._records, sorted(names - {HEAD, KEY, LOCK})), self._sessions()]
+        parts = [*map(self._records, sorted(names - {k.HEAD, k.KEY, k.LOCK})), self._sessions()]
         # records are copied first, so that no session in the target lacks its records; records are
         # compared last, to detect changes during the comparison of sessions
         yield from chain.from_iterable(parts if self.copies else reversed(parts))
 
     def _records(self, collection: str) -> Iterator[Kinds]:
-        what: Kinds = "facts" if collection.startswith(FACT) else "vectors"
+        what: Kinds = "facts" if collection.startswith(k.FACT) else "vectors"
         block = collection.partition(":")[2]
         name = f"{what} of {block!r}" if block else "the blocks with vectors"
-        most = _SEGMENTS if collection.startswith(SEGMENT) else _PAGE
-        writes: list[Write] = []
+        most = _SEGMENTS if collection.startswith(k.SEGMENT) else _PAGE
+        writes: list[k.Write] = []
         for record, here, there in self._pairs(collection):
             if any(stays_behind(block, side.owner) for side in (here, there) if side):
                 continue
             if here != there:
                 self.differing[name] += 1
-                writes.append(Put(here) if here else Delete([DocId(collection, record)]))
+                writes.append(k.Put(here) if here else k.Delete([k.DocId(collection, record)]))
             if len(writes) == most:
                 self._write(writes)
                 writes = []
             if here is not None:
                 self.sums[name] += hash(here)
-                if collection.startswith((FACT, VECTOR)):
+                if collection.startswith((k.FACT, k.VECTOR)):
                     self.counts[what] += 1
                     yield what
         self._write(writes)
 
-    def _write(self, writes: Sequence[Write]) -> None:
+    def _write(self, writes: Sequence[k.Write]) -> None:
         if self.copies and writes:
-            self.target.commit(Batch([], writes))
+            self.target.commit(k.Batch([], writes))
 
-    def _pairs(self, collection: str) -> Iterator[tuple[str, Document | None, Document | None]]:
+    def _pairs(self, collection: str) -> Iterator[tuple[str, k.Document | None, k.Document | None]]:
         """Yield each id of the documents in both databases, with the documents, in order."""
         here, there = (_scanned(kernel, collection) for kernel in (self.source, self.target))
         both = merge(((it.id, 0, it) for it in here), ((it.id, 1, it) for it in there))
@@ -318,7 +297,7 @@ class Walk:
             yield name, sides.get(0), sides.get(1)
 
     def _sessions(self) -> Iterator[Kinds]:
-        for session, here, there in self._pairs(HEAD):
+        for session, here, there in self._pairs(k.HEAD):
             if not (here and there and self._same(here, there)):
                 self.differing[f"session {session!r}"] += 1
                 if self.copies and there:
@@ -330,66 +309,66 @@ class Walk:
                 self.counts["sessions"] += 1
                 yield "sessions"
 
-    def _same(self, here: Document, there: Document) -> bool:
+    def _same(self, here: k.Document, there: k.Document) -> bool:
         sides = _contents(self.source, here), _contents(self.target, there)
         for ours, theirs in zip_longest(*sides):
             if ours != theirs:
                 return False
-            self.counts["messages"] += isinstance(ours, Line)
+            self.counts["messages"] += isinstance(ours, k.Line)
         return True
 
-    def _delete(self, head: Document) -> None:
-        keys, lines = DeleteWhere(Scan(KEY, session=head.id)), Truncate(head.id, 0)
-        self.target.commit(Batch([Exists(head.key)], [Delete([head.key]), keys, lines]))
+    def _delete(self, head: k.Document) -> None:
+        keys, lines = k.DeleteWhere(k.Scan(k.KEY, session=head.id)), k.Truncate(head.id, 0)
+        self.target.commit(k.Batch([k.Exists(head.key)], [k.Delete([head.key]), keys, lines]))
 
-    def _copy(self, head: Document) -> None:
+    def _copy(self, head: k.Document) -> None:
         at, pages = head.key, _pages(self.source, head.id)
         first = next(pages, [])
-        begin = Put(head._replace(tail=EMPTY)), Append(first), Wake([at], 0)
-        self._change(head, [Missing(at), LogEndsAt(head.id, 0)], begin)
-        keys = self.source.scan(Scan(KEY, session=head.id))
-        self._change(head, [Exists(at)], [*map(Put, keys)])
+        begin = k.Put(head._replace(tail=k.EMPTY)), k.Append(first), k.Wake([at], 0)
+        self._change(head, [k.Missing(at), k.LogEndsAt(head.id, 0)], begin)
+        keys = self.source.scan(k.Scan(k.KEY, session=head.id))
+        self._change(head, [k.Exists(at)], [*map(k.Put, keys)])
         end = first[-1].seq if first else 0
         for page in pages:
-            self._change(head, [LogEndsAt(head.id, end)], [Append(page)])
+            self._change(head, [k.LogEndsAt(head.id, end)], [k.Append(page)])
             end = page[-1].seq
 
     def _change(
-        self, head: Document, conditions: Sequence[Condition], writes: Sequence[Write]
+        self, head: k.Document, conditions: Sequence[k.Condition], writes: Sequence[k.Write]
     ) -> None:
-        if writes and not self.target.commit(Batch(conditions, writes)).done:
+        if writes and not self.target.commit(k.Batch(conditions, writes)).done:
             raise StoreError(
                 f"Session {head.id!r} was changed in the target by another process during the "
                 "migration. Stop the processes that use the target, then repeat the call."
             )
 
 
-def _scanned(kernel: Kernel, collection: str) -> Iterator[Document]:
-    limit = _SEGMENTS if collection.startswith(SEGMENT) else _PAGE
-    scan = Scan(collection, limit=limit, tails=collection == HEAD)
+def _scanned(kernel: k.Kernel, collection: str) -> Iterator[k.Document]:
+    limit = _SEGMENTS if collection.startswith(k.SEGMENT) else _PAGE
+    scan = k.Scan(collection, limit=limit, tails=collection == k.HEAD)
     while page := kernel.scan(scan):
         yield from page
         scan = scan._replace(after=page[-1].id)
 
 
-def _pages(kernel: Kernel, session: str) -> Iterator[list[Line]]:
+def _pages(kernel: k.Kernel, session: str) -> Iterator[list[k.Line]]:
     after = 0
-    while page := kernel.lines([Part(session, after, _LINES)]):
+    while page := kernel.lines([k.Part(session, after, _LINES)]):
         yield page
         after = page[-1].seq
 
 
-def _contents(kernel: Kernel, head: Document) -> Iterator[Document | Line]:
+def _contents(kernel: k.Kernel, head: k.Document) -> Iterator[k.Document | k.Line]:
     """Yield the head, the idempotency keys and the lines of a session."""
     yield head
-    yield from kernel.scan(Scan(KEY, session=head.id))
+    yield from kernel.scan(k.Scan(k.KEY, session=head.id))
     for page in _pages(kernel, head.id):
         yield from page
 
 
-def _states(kernel: Kernel) -> set[int]:
+def _states(kernel: k.Kernel) -> set[int]:
     """Return a hash of each session's head, which changes with every write to the session."""
-    return set(map(hash, _scanned(kernel, HEAD)))
+    return set(map(hash, _scanned(kernel, k.HEAD)))
 
 
 def _sentence(differences: Mapping[str, bool]) -> str:

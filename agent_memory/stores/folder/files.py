@@ -52,13 +52,11 @@ class Files:
         self._syncs = durability != "process"
         self._begin_anew()
         begin_anew_in_child(self, Files._begin_anew)
-        try:
+        with _translated(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             ignored = folder / ".gitignore"
             if not ignored.exists():
                 ignored.write_text(_IGNORED, encoding="utf-8")
-        except OSError as error:
-            raise _failed(folder, error) from error
 
     def _begin_anew(self) -> None:
         self._turn = threading.RLock()
@@ -80,16 +78,12 @@ class Files:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        try:
+        with _translated(self._folder):
             # the file is opened in each call: a forked child would share the lock of an open file
             lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise _failed(self._folder, error) from error
         try:
-            try:
+            with _translated(self._folder):  # the folder may be on a network disk without locks
                 self._fcntl.flock(lock, self._fcntl.LOCK_EX)
-            except OSError as error:  # the folder may be on a network disk without locks
-                raise _failed(self._folder, error) from error
             yield
         finally:
             os.close(lock)  # this releases the lock
@@ -102,7 +96,7 @@ class Files:
         marks: dict[str, Mark] = {}
         if (self._folder / JOURNAL).exists():
             self._finish()
-        try:
+        with _translated(self._folder):
             for name in ("", *_FOLDERS):
                 place = self._folder / name
                 if not place.is_dir():
@@ -117,21 +111,17 @@ class Files:
                             stat = entry.stat()
                             path = f"{name}/{entry.name}" if name else entry.name
                             marks[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        except OSError as error:
-            raise _failed(self._folder, error) from error
         return marks
 
     def read(self, path: str) -> bytes:
-        try:
+        with _translated(self._folder / path):
             return (self._folder / path).read_bytes()
-        except OSError as error:
-            raise _failed(self._folder / path, error) from error
 
     def write(self, path: str, data: bytes) -> Mark:
         """Write a file atomically, and return its mark."""
         place = self._folder / path
         arriving = place.with_name(place.name + _ARRIVING)
-        try:
+        with _translated(place):
             place.parent.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(arriving, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with open(descriptor, "wb") as file:
@@ -143,8 +133,6 @@ class Files:
             if self._syncs:
                 self._sync(place.parent)
             stat = place.stat()
-        except OSError as error:
-            raise _failed(place, error) from error
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def write_all(self, changes: Mapping[str, bytes | None]) -> dict[str, Mark]:
@@ -189,12 +177,10 @@ class Files:
 
     def remove(self, path: str) -> None:
         place = self._folder / path
-        try:
+        with _translated(place):
             place.unlink(missing_ok=True)
             if self._syncs and place.parent.is_dir():
                 self._sync(place.parent)
-        except OSError as error:
-            raise _failed(place, error) from error
 
     def sync(self) -> None:
         if not self._syncs:
@@ -208,5 +194,10 @@ class Files:
             os.close(descriptor)
 
 
-def _failed(place: Path, error: OSError) -> StoreUnavailable:
-    return StoreUnavailable(f"The folder of files failed at {str(place)!r}: {error.strerror}.")
+@contextmanager
+def _translated(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = f"The folder of files failed at {str(place)!r}: {error.strerror}."
+        raise StoreUnavailable(reason) from error

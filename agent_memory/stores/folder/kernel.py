@@ -17,67 +17,21 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.errors import Damaged, StoreUnavailable
 from agent_memory.stores.base import Durability
 from agent_memory.stores.damage import leave_out
+from agent_memory.stores.folder import layout
 from agent_memory.stores.folder.files import STATE, Files, Mark
-from agent_memory.stores.folder.lines import (
-    State,
-    Value,
-    bytes_of,
-    check_place,
-    file_name,
-    first_in,
-    head_in,
-    line_of,
-    line_of_embedding,
-    line_of_head,
-    line_of_value,
-    lines_in,
-    name_of,
-    opened_of,
-    owners_in,
-    state_of,
-    value_of,
-)
-from agent_memory.stores.kernel.coding import (
-    BLOCKS,
-    CATALOG,
-    FACT,
-    HEAD,
-    KEY,
-    LOCK,
-    SEGMENT,
-    VECTOR,
-    head_document,
-)
-from agent_memory.stores.kernel.contract import (
-    Append,
-    Batch,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Expire,
-    Kernel,
-    Line,
-    Outcome,
-    Part,
-    Put,
-    Scan,
-    Truncate,
-    Wake,
-    Write,
-)
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel.coding import head_document
 from agent_memory.stores.kernel.rules import WITHIN_HANDLER
 from agent_memory.stores.kernel.vectors import KernelStore, cleared, embedding_document
 from agent_memory.stores.sql.database import DOCUMENTS
-from agent_memory.stores.sql.kernel import SQLKernel
-from agent_memory.stores.sql.store import MemoryDatabase
+from agent_memory.stores.sql.store import MemoryDatabase, SQLKernel
 
 _SESSIONS, _RECORDS, _VECTORS = "sessions", "records", "vectors"
 
 Place = tuple[str, str]
 """A file, as its folder and its session or block."""
 
-Lines = dict[tuple[str, str | int], tuple[Value, str]]
+Lines = dict[tuple[str, str | int], tuple[layout.Value, str]]
 """The values in a file, each with its line."""
 
 
@@ -87,29 +41,29 @@ class _Tables(SQLKernel):
     def __init__(self) -> None:
         super().__init__(MemoryDatabase(), "default")
 
-    def state(self) -> State:
+    def state(self) -> layout.State:
         select = f"SELECT id, first, due, holder, held_until FROM {DOCUMENTS} WHERE collection = ?"
-        heads = self._database.read(lambda it: it.rows(select, [HEAD]))
-        locks = self._database.read(lambda it: it.rows(select, [LOCK]))
-        return State(
+        heads = self._database.read(lambda it: it.rows(select, [k.HEAD]))
+        locks = self._database.read(lambda it: it.rows(select, [k.LOCK]))
+        return layout.State(
             {name: (begun, due, holder, until) for name, begun, due, holder, until in heads},
             {name: (holder, until) for name, _, _, holder, until in locks},
         )
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: layout.State) -> None:
         """Set the stored due times, leases and locks. Sessions created later stay unchanged."""
         update = (
             f"UPDATE {DOCUMENTS} SET due = ?, holder = ?, held_until = ? "
             "WHERE collection = ? AND id = ? AND first = ?"
         )
-        locks = [Put(Document(LOCK, name)) for name in state.locks]
-        self.commit(Batch([], [DeleteWhere(Scan(LOCK)), *locks]))
-        held = [(None, *lease, LOCK, name, 0) for name, lease in state.locks.items()]
-        heads = [(*times, HEAD, name, begun) for name, (begun, *times) in state.sessions.items()]
+        locks = [k.Put(k.Document(k.LOCK, name)) for name in state.locks]
+        self.commit(k.Batch([], [k.DeleteWhere(k.Scan(k.LOCK)), *locks]))
+        held = [(None, *lease, k.LOCK, name, 0) for name, lease in state.locks.items()]
+        heads = [(*times, k.HEAD, name, begun) for name, (begun, *times) in state.sessions.items()]
         self._database.write(lambda it: it.run_each(update, [*held, *heads]))
 
 
-class FolderKernel(Kernel):
+class FolderKernel(k.Kernel):
     """The kernel on a folder."""
 
     def __init__(self, folder: Path, durability: Durability | None) -> None:
@@ -140,7 +94,7 @@ class FolderKernel(Kernel):
                 self._refuse(*place)
             yield is_taken
 
-    def commit(self, batch: Batch) -> Outcome:
+    def commit(self, batch: k.Batch) -> k.Outcome:
         with self._fresh() as is_taken:
             if not is_taken:
                 raise StoreUnavailable(WITHIN_HANDLER)
@@ -157,31 +111,31 @@ class FolderKernel(Kernel):
             return outcome
 
     def documents(
-        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
-    ) -> list[Document | None]:
+        self, ids: Sequence[k.DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[k.Document | None]:
         with self._fresh(_place_of(at) for at in ids if bodies):
             return self._tables.documents(ids, tails=tails, bodies=bodies)
 
-    def scan(self, scan: Scan) -> list[Document]:
+    def scan(self, scan: k.Scan) -> list[k.Document]:
         with self._fresh(_selected(scan)):
-            if scan.collection == HEAD and scan.tails and scan.bodies and not scan.after:
+            if scan.collection == k.HEAD and scan.tails and scan.bodies and not scan.after:
                 for error in self._broken.values():  # a broken file may contain any user's data
                     leave_out(error)
             return self._tables.scan(scan)
 
-    def lines(self, parts: Sequence[Part]) -> list[Line]:
+    def lines(self, parts: Sequence[k.Part]) -> list[k.Line]:
         with self._fresh((_SESSIONS, part.session) for part in parts):
             return self._tables.lines(parts)
 
     def owners(self, collection: str, beginning: str) -> list[str]:
-        with self._fresh([_place_of(DocId(collection, ""))]):
+        with self._fresh([_place_of(k.DocId(collection, ""))]):
             return self._tables.owners(collection, beginning)
 
     def collections(self, beginning: str) -> list[str]:
         with self._fresh():
             return self._tables.collections(beginning)
 
-    def due(self, collection: str, limit: int) -> list[Document]:
+    def due(self, collection: str, limit: int) -> list[k.Document]:
         with self._fresh():
             return self._tables.due(collection, limit)
 
@@ -200,7 +154,7 @@ class FolderKernel(Kernel):
         """Raise the error of a broken file, so that it is not overwritten."""
         if not self._broken or not kind:
             return
-        path = f"{kind}/{file_name(name)}"
+        path = f"{kind}/{layout.file_name(name)}"
         if path in self._broken:
             raise self._broken[path]
         if path not in self._names:  # the session or block may be in a misnamed broken file
@@ -221,7 +175,7 @@ class FolderKernel(Kernel):
             elif not self._load(path):
                 del marks[path]  # the next call tries again
         if changed:
-            self._tables.restore(state_of(self._state))
+            self._tables.restore(layout.state_of(self._state))
         self._seen = marks
 
     def _load(self, path: str) -> bool:
@@ -230,16 +184,17 @@ class FolderKernel(Kernel):
         data, is_read = b"", False
         try:
             data, is_read = self.files.read(path), True
-            if not path.endswith(".jsonl") and not owners_in(data):
+            if not path.endswith(".jsonl") and not layout.owners_in(data):
                 return True  # the file is not of this store
             name = self._loaded(kind, path, data)
         except (*UNREADABLE, StoreUnavailable) as error:
             self._forget(path)
             why = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
             text = f"{path} cannot be read: {why}. Repair, rename or remove the file."
-            self._broken[path] = Damaged(text, Damage("file", path=path, owners=owners_in(data)))
-            if (name_in_file := first_in(data, kind)) is not None:
-                self._claims[path] = f"{kind}/{file_name(name_in_file)}"
+            damage = Damage("file", path=path, owners=layout.owners_in(data))
+            self._broken[path] = Damaged(text, damage)
+            if (name_in_file := layout.first_in(data, kind)) is not None:
+                self._claims[path] = f"{kind}/{layout.file_name(name_in_file)}"
             return is_read
         self._broken.pop(path, None)
         self._claims.pop(path, None)
@@ -248,30 +203,31 @@ class FolderKernel(Kernel):
 
     def _loaded(self, kind: str, path: str, data: bytes) -> str:
         """Load a file's content into the tables, and return its session or block."""
-        lines = list(lines_in(data))
+        lines = list(layout.lines_in(data))
         if not lines:
             raise ValueError("it is empty")
         (_, first), *rest = lines
-        name = name_of(kind, first)
-        check_place(path, name)
+        name = layout.name_of(kind, first)
+        if path.rpartition("/")[2] != layout.file_name(name):
+            raise ValueError("its name does not match its first line")
         before = {text: value for value, text in self._lines.get(path, {}).values()}
         values: Lines = {}
         for number, (text, fields) in enumerate(rest, 2):
-            value = before.get(text) or value_of(kind, name, number, fields)
-            if isinstance(value, Document) and value.collection.startswith(CATALOG):
+            value = before.get(text) or layout.value_of(kind, name, number, fields)
+            if isinstance(value, k.Document) and value.collection.startswith(k.CATALOG):
                 # after an edit by hand, stores must not use the records that they have cached
                 value = value._replace(first=crc32(data) if before else 0)
             values[value[:2]] = value, text
-        messages = [value for value, _ in values.values() if isinstance(value, Line)]
-        documents = [value for value, _ in values.values() if isinstance(value, Document)]
+        messages = [value for value, _ in values.values() if isinstance(value, k.Line)]
+        documents = [value for value, _ in values.values() if isinstance(value, k.Document)]
         writes = _removal(kind, name)
         if kind == _SESSIONS:
-            writes.append(Put(head_document(head_in(first, messages))))
-            writes.append(Wake([DocId(HEAD, name)], 0))  # `restore` sets the stored due time
+            writes.append(k.Put(head_document(layout.head_in(first, messages))))
+            writes.append(k.Wake([k.DocId(k.HEAD, name)], 0))  # `restore` sets the stored due time
         elif kind == _VECTORS:
-            writes.append(Put(embedding_document(name, opened_of(first))))
-        writes += [Append(messages)] if messages else []
-        self._tables.commit(Batch([], [*writes, *map(Put, documents)]))
+            writes.append(k.Put(embedding_document(name, layout.opened_of(first))))
+        writes += [k.Append(messages)] if messages else []
+        self._tables.commit(k.Batch([], [*writes, *map(k.Put, documents)]))
         self._lines[path] = values
         return name
 
@@ -282,7 +238,7 @@ class FolderKernel(Kernel):
         if name is None:
             return
         kind, _, _ = path.partition("/")
-        self._tables.commit(Batch([], _removal(kind, name)))
+        self._tables.commit(k.Batch([], _removal(kind, name)))
 
     def _save(self, places: set[Place]) -> None:
         """Write the state file first, so that no session is due too late; then the other files."""
@@ -292,11 +248,11 @@ class FolderKernel(Kernel):
             self._state = state
         changes: dict[str, bytes | None] = {}
         for kind, name in sorted(places):
-            path = f"{kind}/{file_name(name)}"
+            path = f"{kind}/{layout.file_name(name)}"
             lines = self._lines_of(path, kind, name)
             if lines:
                 self._names[path] = name
-                changes[path] = bytes_of(lines)
+                changes[path] = layout.bytes_of(lines)
             elif path in self._seen:
                 changes[path] = None
         self._seen.update(self.files.write_all(changes))
@@ -312,26 +268,28 @@ class FolderKernel(Kernel):
         for value in values:
             cached = before.get(value[:2])
             is_same = cached is not None and cached[0] == value
-            lines[value[:2]] = cached if cached and is_same else (value, line_of_value(value))
+            line = cached if cached and is_same else (value, layout.line_of_value(value))
+            lines[value[:2]] = line
         self._lines[path] = lines
         return [first, *(text for _, text in lines.values())] if first else []
 
-    def _content(self, kind: str, name: str) -> tuple[str, Sequence[Value]]:
+    def _content(self, kind: str, name: str) -> tuple[str, Sequence[layout.Value]]:
         """Return a file's first line, empty for no file, and the values of all other lines."""
 
-        def scanned(collection: str) -> list[Document]:
-            return self._tables.scan(Scan(f"{collection}{name}"))
+        def scanned(collection: str) -> list[k.Document]:
+            return self._tables.scan(k.Scan(f"{collection}{name}"))
 
         if kind == _SESSIONS:
-            (head,) = self._tables.documents([DocId(HEAD, name)], tails=True)
-            keys = self._tables.scan(Scan(KEY, session=name))
-            return line_of_head(head) if head else "", [*self._tables.lines([Part(name)]), *keys]
+            (head,) = self._tables.documents([k.DocId(k.HEAD, name)], tails=True)
+            keys = self._tables.scan(k.Scan(k.KEY, session=name))
+            messages = self._tables.lines([k.Part(name)])
+            return layout.line_of_head(head) if head else "", [*messages, *keys]
         if kind == _RECORDS:
-            records = _in_order(scanned(FACT))
-            return line_of({"block": name}) if records else "", records
-        (opened,) = self._tables.documents([DocId(BLOCKS, name)])
-        values = [*_in_order(scanned(VECTOR)), *scanned(CATALOG), *scanned(SEGMENT)]
-        return line_of_embedding(opened) if opened else "", values
+            records = _in_order(scanned(k.FACT))
+            return layout.line_of({"block": name}) if records else "", records
+        (opened,) = self._tables.documents([k.DocId(k.BLOCKS, name)])
+        values = [*_in_order(scanned(k.VECTOR)), *scanned(k.CATALOG), *scanned(k.SEGMENT)]
+        return layout.line_of_embedding(opened) if opened else "", values
 
 
 class FolderStore(KernelStore):
@@ -364,53 +322,53 @@ class FolderStore(KernelStore):
     ) -> None:
         folder = Path(url.removeprefix("folder:///")).absolute()
         if namespace != "default":
-            folder /= f"namespace-{file_name(namespace)[:-6]}"
+            folder /= f"namespace-{layout.file_name(namespace)[:-6]}"
         self._folder = FolderKernel(folder, durability)
         super().__init__(self._folder)
 
 
-def _removal(kind: str, name: str) -> list[Write]:
+def _removal(kind: str, name: str) -> list[k.Write]:
     """Return the writes that remove a file's content from the tables."""
     if kind == _SESSIONS:
-        keys = DeleteWhere(Scan(KEY, session=name))
-        return [Delete([DocId(HEAD, name)]), keys, Truncate(name, 0)]
-    return [DeleteWhere(Scan(f"{FACT}{name}"))] if kind == _RECORDS else cleared(name)
+        keys = k.DeleteWhere(k.Scan(k.KEY, session=name))
+        return [k.Delete([k.DocId(k.HEAD, name)]), keys, k.Truncate(name, 0)]
+    return [k.DeleteWhere(k.Scan(f"{k.FACT}{name}"))] if kind == _RECORDS else cleared(name)
 
 
-def _in_order(records: Sequence[Document]) -> list[Document]:
+def _in_order(records: Sequence[k.Document]) -> list[k.Document]:
     return sorted(records, key=lambda document: (int(document.about), document.id))
 
 
-def places_of(writes: Sequence[Write]) -> Iterator[Place]:
+def places_of(writes: Sequence[k.Write]) -> Iterator[Place]:
     """Yield the files that writes change; ("", "") for the state file."""
     for write in writes:
         match write:
-            case Put(document):
+            case k.Put(document):
                 yield _place_of(document.key, document.session)
-            case Append(lines):
+            case k.Append(lines):
                 yield from ((_SESSIONS, line.session) for line in lines[:1])
-            case Truncate(session, _) | Expire(session, _):
+            case k.Truncate(session, _) | k.Expire(session, _):
                 yield _SESSIONS, session
-            case Delete(ids):
+            case k.Delete(ids):
                 yield from map(_place_of, ids)
-            case DeleteWhere(scan):
+            case k.DeleteWhere(scan):
                 yield from _selected(scan)
 
 
-def _selected(scan: Scan) -> Iterator[Place]:
-    if scan.collection == KEY:
+def _selected(scan: k.Scan) -> Iterator[Place]:
+    if scan.collection == k.KEY:
         yield _SESSIONS, scan.session or ""
-    elif scan.collection not in (HEAD, _VECTORS):
-        yield _place_of(DocId(scan.collection, ""))
+    elif scan.collection not in (k.HEAD, _VECTORS):
+        yield _place_of(k.DocId(scan.collection, ""))
 
 
-def _place_of(at: DocId, session: str = "") -> Place:
+def _place_of(at: k.DocId, session: str = "") -> Place:
     kind, _, block = at.collection.partition(":")
-    if kind == HEAD:
+    if kind == k.HEAD:
         return _SESSIONS, at.id
-    if kind == KEY:
+    if kind == k.KEY:
         return _SESSIONS, session or at.id.partition(":")[2]
-    if kind == LOCK:
+    if kind == k.LOCK:
         return "", ""
     if kind == "fact":
         return _RECORDS, block

@@ -23,19 +23,10 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import compact_json
 from agent_memory.errors import Undecryptable
-from agent_memory.stores.damage import leave_out
-from agent_memory.stores.kernel.coding import CATALOG, SEGMENT, VECTOR
-from agent_memory.stores.kernel.contract import (
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Kernel,
-    Put,
-    Scan,
-    Unreadable,
-    Write,
-)
+from agent_memory.stores.damage import leave_out, undamaged_records
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel.coding import record_from
+from agent_memory.stores.kernel.rules import chunks
 
 if TYPE_CHECKING:
     from agent_memory.core.records import Record
@@ -112,66 +103,66 @@ class CatalogChange:
     dropped: list[int] = field(default_factory=list)
 
 
-class Stored(NamedTuple):
-    """A catalog as it is stored."""
-
-    text: str
-    version: int
-    edition: int = 0  # a number that changes if records change without their segments, as by hand
-
-
 class Owned:
-    """The stored catalog and segments of an owner in a block."""
+    """The stored records, catalog and segments of an owner in a block."""
 
-    def __init__(self, kernel: Kernel, block: str, owner: str) -> None:
-        self._kernel, self._block, self._owner = kernel, block, owner
-        self.at = DocId(f"{CATALOG}{block}", owner)
+    def __init__(self, kernel: k.Kernel, block: str, owner: str) -> None:
+        self._kernel, self.block, self.owner = kernel, block, owner
+        self._records, self._segments = f"{k.VECTOR}{block}", f"{k.SEGMENT}{block}"
+        self.at = k.DocId(f"{k.CATALOG}{block}", owner)
 
-    def segment_id(self, name: int) -> DocId:
-        return DocId(f"{SEGMENT}{self._block}", f"{name:x}:{self._owner}")
+    def segment_id(self, name: int) -> k.DocId:
+        return k.DocId(self._segments, f"{name:x}:{self.owner}")
 
-    def catalog(self) -> Stored | None:
-        """Return the catalog, or None. Each change sets a new version."""
-        (document,) = self._kernel.documents([self.at])
-        return document and Stored(document.body, document.version, document.first)
+    def catalog(self) -> k.Document | None:
+        """Return the stored catalog, or None. Each change sets a new version.
+
+        `first` changes if records change without their segments, as by hand.
+        """
+        return self._kernel.documents([self.at])[0]
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         blobs: dict[int, bytes] = {}
-        for at in range(0, len(names), _AT_ONCE):
-            some = names[at : at + _AT_ONCE]
+        for some in chunks(names, _AT_ONCE):
             docs = self._kernel.documents([self.segment_id(name) for name in some])
             blobs |= {n: features_in(doc) for n, doc in zip(some, docs, strict=True) if doc}
         return blobs
 
     def names(self) -> Sequence[int]:
         """Return the names of all existing segments, including those not in the catalog."""
-        documents = self._kernel.scan(Scan(f"{SEGMENT}{self._block}", self._owner, bodies=False))
+        documents = self._kernel.scan(k.Scan(self._segments, self.owner, bodies=False))
         return [int(document.id.partition(":")[0], 16) for document in documents]
 
     def numbers(self) -> Mapping[str, int]:
-        documents = self._kernel.scan(Scan(f"{VECTOR}{self._block}", self._owner, bodies=False))
+        documents = self._kernel.scan(k.Scan(self._records, self.owner, bodies=False))
         return {document.id: document.version for document in documents}
 
-    def change(self, change: CatalogChange) -> list[Write]:
-        writes: list[Write] = [Delete([self.segment_id(name) for name in change.dropped])]
+    def records(self, ids: Sequence[str]) -> list[tuple[int, Record]]:
+        """Return the existing records with these ids, each with its number."""
+        docs = self._kernel.documents([k.DocId(self._records, record_id) for record_id in ids])
+        own = [doc for doc in docs if doc is not None and doc.owner == self.owner]
+        return undamaged_records(own, lambda doc: (doc.version, record_from(doc)))
+
+    def change(self, change: CatalogChange) -> list[k.Write]:
+        writes: list[k.Write] = [k.Delete([self.segment_id(name) for name in change.dropped])]
         for name, data in change.written.items():
-            writes.append(Put(Document(*self.segment_id(name), self._owner, data=data)))
+            writes.append(k.Put(k.Document(*self.segment_id(name), self.owner, data=data)))
         version, text = secrets.randbits(62), change.catalog.text
-        writes.append(Put(Document(*self.at, self._owner, version=version, body=text)))
+        writes.append(k.Put(k.Document(*self.at, self.owner, version=version, body=text)))
         return writes
 
-    def forget(self) -> list[Write]:
+    def forget(self) -> list[k.Write]:
         """Return the writes that delete the catalog and all segments, without reading them."""
-        return [DeleteWhere(Scan(f"{SEGMENT}{self._block}", self._owner)), Delete([self.at])]
+        return [k.DeleteWhere(k.Scan(self._segments, self.owner)), k.Delete([self.at])]
 
 
-def features_in(segment: Document) -> bytes:
+def features_in(segment: k.Document) -> bytes:
     """Return the data of a segment. Raise `Undecryptable` if its key is missing."""
-    if isinstance(segment.body, Unreadable):
+    if isinstance(segment.body, k.Unreadable):
         raise segment.body.error
     if segment.data.startswith(ENCRYPTED):
         raise Undecryptable(
-            f"The search features of block {segment.collection.removeprefix(SEGMENT)!r} are "
+            f"The search features of block {segment.collection.removeprefix(k.SEGMENT)!r} are "
             "encrypted. Give the keys: `encryption`, or `keys`."
         )
     return segment.data
@@ -305,12 +296,13 @@ def opened(body: bytes | None) -> Segment | None:
         return None
 
 
-def catalog_of(block: str, owner: str, source: Owned, stored: Stored | None) -> Catalog:
+def catalog_of(source: Owned, stored: k.Document | None) -> Catalog:
     """Return the catalog for a result of `Owned.catalog`. Rebuild it if it is unreadable."""
     try:
-        return Catalog() if stored is None else Catalog.of(stored.text)
+        return Catalog() if stored is None else Catalog.of(stored.body)
     except ValueError:
-        leave_out(Damage("vector", block=block, record_id="a catalog", owner=owner).error())
+        damage = Damage("vector", block=source.block, record_id="a catalog", owner=source.owner)
+        leave_out(damage.error())
         return _rebuilt(source)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from operator import index
-from typing import Any, Literal
+from typing import Any
 
 from agent_memory.core.damage import Damage
 from agent_memory.core.idempotency import KeptKey
@@ -17,18 +17,7 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Lag, Record, Scope, Summary
 from agent_memory.errors import Damaged, StoreError, Undecryptable
-from agent_memory.stores.kernel.contract import (
-    LONGEST_LEASE_SECONDS,
-    DocId,
-    Document,
-    Line,
-    Tail,
-    Unreadable,
-)
-
-HEAD, KEY, LOCK, BLOCKS = "head", "key", "lock", "vectors"
-FACT, VECTOR, CATALOG, SEGMENT = "fact:", "vector:", "catalog:", "segment:"
-"""Prefixes of the collections of a block. The block's name follows."""
+from agent_memory.stores.kernel import contract as k
 
 MARK = "sealed.1."
 """The beginning of every ciphertext, with the version of the format."""
@@ -57,7 +46,7 @@ def now_micros() -> int:
 
 def latest_micros(now: int) -> int:
     """Return the latest end of a lease that is valid at the time `now`, in microseconds."""
-    return now + micros_of(LONGEST_LEASE_SECONDS)
+    return now + micros_of(k.LONGEST_LEASE_SECONDS)
 
 
 def micros_of(seconds: float) -> int:
@@ -146,20 +135,16 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def head_id(session_id: str) -> DocId:
-    return DocId(HEAD, session_id)
-
-
 def stamp_of(head: Head) -> int:
     """Return the version of a head's document. A re-created session gets a new version."""
     return (to_micros(head.created_at) ^ (head.version * _MIX)) & (2**62 - 1)
 
 
-def head_document(head: Head) -> Document:
+def head_document(head: Head) -> k.Document:
     about: dict[str, Any] = {"deleting": head.deleting, **head_fields(head)}
     body = {name: about.pop(name) for name in _IN_BODY}
-    return Document(
-        *(HEAD, head.session_id, Scope(head.user_id, head.session_id).owner),
+    return k.Document(
+        *(k.HEAD, head.session_id, Scope(head.user_id, head.session_id).owner),
         first=to_micros(head.created_at),
         last=head.version,
         version=stamp_of(head),
@@ -168,9 +153,9 @@ def head_document(head: Head) -> Document:
     )
 
 
-def head_of(document: Document, tail: Tail | None = None) -> Head:
+def head_of(document: k.Document, tail: k.Tail | None = None) -> Head:
     """Return the head in a document, with `tail`. Raise `Damaged` if the head is damaged."""
-    if isinstance(document.body, Unreadable):
+    if isinstance(document.body, k.Unreadable):
         raise _of_session(document.body.error, document, tail)
     about = _about(document)
     about.update(dict.fromkeys(_IN_BODY) if not document.body else _body(document))
@@ -180,7 +165,7 @@ def head_of(document: Document, tail: Tail | None = None) -> Head:
     return head_from(document.id, about)
 
 
-def _of_session(error: StoreError, document: Document, tail: Tail | None) -> StoreError:
+def _of_session(error: StoreError, document: k.Document, tail: k.Tail | None) -> StoreError:
     """Add the session and the readable part of its head to a `Damaged` error."""
     if isinstance(error, Damaged):
         head = head_of(document._replace(body=""), tail)
@@ -188,7 +173,7 @@ def _of_session(error: StoreError, document: Document, tail: Tail | None) -> Sto
     return error
 
 
-def _about(document: Document) -> dict[str, Any]:
+def _about(document: k.Document) -> dict[str, Any]:
     try:
         return dict(json.loads(document.about))
     except UNREADABLE:
@@ -196,25 +181,25 @@ def _about(document: Document) -> dict[str, Any]:
         return {"cursors": str(document.about).partition(CURSORS)[2], "deleting": 0}
 
 
-def _body(document: Document) -> dict[str, Any]:
+def _body(document: k.Document) -> dict[str, Any]:
     try:
         return {**dict.fromkeys(_IN_BODY), **json.loads(document.body)}
     except UNREADABLE:
         return {"system": 0, "summary": "broken"}
 
 
-def _user_of(document: Document) -> str | int | None:
+def _user_of(document: k.Document) -> str | int | None:
     """Return the user, None if there is no user, or a number if the owner is unreadable."""
     if isinstance(document.owner, str) and document.owner.startswith(_USER):
         return document.owner.removeprefix(_USER)
     return None if document.owner == f"session:{document.id}" else 0
 
 
-def is_deleting(document: Document) -> bool:
+def is_deleting(document: k.Document) -> bool:
     return bool(_about(document).get("deleting"))
 
 
-def lag_of(head: Document, block: str) -> Lag | None:
+def lag_of(head: k.Document, block: str) -> Lag | None:
     """Return a block's lag in a session. Raise `Damaged` if the head is damaged.
 
     Return None if the block has absorbed the session completely, or the session is being deleted.
@@ -230,7 +215,7 @@ def lag_of(head: Document, block: str) -> Lag | None:
         raise Damage("session", head.id).error() from error
 
 
-def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Document]:
+def are_not_absorbed(heads: Iterable[k.Document | None], block: str) -> list[k.Document]:
     """Return the heads with entries after a block's cursor, and all unreadable heads.
 
     The function searches the heads' JSON, because decoding each head would take longer than a
@@ -248,27 +233,27 @@ def are_not_absorbed(heads: Iterable[Document | None], block: str) -> list[Docum
 
 def line_of(
     session_id: str, seq: int, message: Message, tokens: int, total: int, encoding: str
-) -> Line:
+) -> k.Line:
     at, plain = to_micros(message.created_at), message.plain
     if plain is not None:
         role = message.role or ""
-        return Line(session_id, seq, role, plain, at, tokens, total, encoding, "")
+        return k.Line(session_id, seq, role, plain, at, tokens, total, encoding, "")
     shown = message.text()[:_MOST_SHOWN].replace("\0", "").encode(errors="ignore").decode()
     body = message.to_json()
-    return Line(session_id, seq, message.role or "", shown, at, tokens, total, encoding, body)
+    return k.Line(session_id, seq, message.role or "", shown, at, tokens, total, encoding, body)
 
 
-def line_of_entry(entry: Entry) -> Line:
+def line_of_entry(entry: Entry) -> k.Line:
     """Return the line of an entry, with the time of the entry's message."""
     return line_of(
         entry.session_id, entry.seq, entry.message, entry.tokens, entry.total, entry.encoding
     )
 
 
-def entry_of(line: Line) -> Entry:
+def entry_of(line: k.Line) -> Entry:
     """Return the entry of a line. Raise `Damaged` if the line is damaged."""
     session, seq, role, text, created_at, tokens, total, encoding, body = line
-    if isinstance(body, Unreadable):
+    if isinstance(body, k.Unreadable):
         raise body.error
     try:
         at = from_micros(created_at)
@@ -278,25 +263,27 @@ def entry_of(line: Line) -> Entry:
         raise Damage("message", session, seq).error() from error
 
 
-def key_id(session_id: str, name: str) -> DocId:
-    return DocId(KEY, f"{name}:{session_id}")
+def key_id(session_id: str, name: str) -> k.DocId:
+    return k.DocId(k.KEY, f"{name}:{session_id}")
 
 
-def key_document(session_id: str, key: KeptKey) -> Document:
+def key_document(session_id: str, key: KeptKey) -> k.Document:
     """Return the document of an idempotency key. `first` is the key's time, `last` its seq."""
     at = to_micros(key.at)
     body = compact_json([key.name, key.digest, key.end, key.total])
     version = (at ^ (key.end * _MIX)) & (2**62 - 1)
-    return Document(*key_id(session_id, key.name), "", session_id, at, key.seq, version, body=body)
+    return k.Document(
+        *key_id(session_id, key.name), "", session_id, at, key.seq, version, body=body
+    )
 
 
-def key_of(document: Document) -> KeptKey:
+def key_of(document: k.Document) -> KeptKey:
     name, digest, end, total = json.loads(_text_of(document))
     return KeptKey(name, digest, document.last, end, total, from_micros(document.first))
 
 
-def _text_of(document: Document) -> str:
-    if isinstance(document.body, Unreadable):
+def _text_of(document: k.Document) -> str:
+    if isinstance(document.body, k.Unreadable):
         raise document.body.error
     return document.body
 
@@ -306,8 +293,8 @@ def record_body(record: Record) -> str:
     return compact_json(fields)
 
 
-def record_document(collection: str, record: Record, version: int) -> Document:
-    return Document(
+def record_document(collection: str, record: Record, version: int) -> k.Document:
+    return k.Document(
         *(collection, record.id, record.owner, record.session_id, record.first, record.last),
         version=version,
         about=str(to_micros(record.created_at)),
@@ -337,13 +324,14 @@ class _Encrypted(dict[str, Any]):
         return bool(self[name])
 
 
-def record_from(document: Document, kind: Literal["fact", "vector"], block: str) -> Record:
+def record_from(document: k.Document) -> Record:
     """Return the record of a document. Raise `Damaged` if the record is damaged."""
     text = _text_of(document)
+    is_fact, block = document.collection.startswith(k.FACT), document.collection.partition(":")[2]
     try:
         body = json.loads(text)
         metadata = dict(body["metadata"])
-        if kind == "fact" and not metadata and body["text"].startswith(MARK):
+        if is_fact and not metadata and body["text"].startswith(MARK):
             metadata = _Encrypted(block)
         return Record(
             id=_as_text(document.id),
@@ -358,7 +346,8 @@ def record_from(document: Document, kind: Literal["fact", "vector"], block: str)
         )
     except UNREADABLE as error:
         first = document.first if isinstance(document.first, int) else 0
-        raise Damage(kind, str(document.session), first, block, str(document.id)).error() from error
+        place = (str(document.session), first, block, str(document.id))
+        raise Damage("fact" if is_fact else "vector", *place).error() from error
 
 
 def mismatch(block: str, stored: tuple[int, str], embedding: tuple[int, str]) -> str:

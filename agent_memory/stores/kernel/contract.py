@@ -1,8 +1,8 @@
 """`Kernel`, the interface that each database implements. A kernel stores lines and documents.
 
 A line is a message of a log. All other data is in documents: heads of sessions, idempotency keys,
-locks, facts, vectors, segments and catalogs. `kernel.sessions`, `kernel.records` and
-`kernel.vectors` implement a store's methods by calls of a kernel.
+locks, facts, vectors, segments and catalogs. `kernel.sessions` and `kernel.vectors` implement a
+store's methods by calls of a kernel. Modules import this one as `k`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,22 @@ A lease with more time left was set by a machine with a wrong clock, and is not 
 """
 
 
+HEAD, KEY, LOCK, BLOCKS = "head", "key", "lock", "vectors"
+"""The collections of heads, idempotency keys, locks, and registered embeddings of blocks."""
+
+FACT, VECTOR, CATALOG, SEGMENT = "fact:", "vector:", "catalog:", "segment:"
+"""Prefixes of the collections of a block. The block's name follows."""
+
+
 class DocId(NamedTuple):
     """The key of a document in a namespace."""
 
     collection: str
     id: str
+
+
+def head_id(session_id: str) -> DocId:
+    return DocId(HEAD, session_id)
 
 
 class Unreadable(str):
@@ -142,8 +153,7 @@ class LogEndsAt(NamedTuple):
     seq: int
 
 
-OfDocument = Missing | Exists | VersionIs | HeldBy | Free
-Condition = OfDocument | LogEndsAt
+Condition = Missing | Exists | VersionIs | HeldBy | Free | LogEndsAt
 
 
 class Scan(NamedTuple):
@@ -176,10 +186,11 @@ class Append(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Remove the lines after a seq."""
+    """Remove the lines after a seq. `total` is the running total there, unless lines are added."""
 
     session: str
     after: int
+    total: int = 0
 
 
 class Expire(NamedTuple):

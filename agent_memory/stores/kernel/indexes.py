@@ -7,7 +7,7 @@ update an outdated index, a process reads only the segments that are new in the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,10 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.records import Hit, Record
 from agent_memory.errors import DimensionMismatch, StoreUnavailable
 from agent_memory.stores.damage import leave_out
-from agent_memory.stores.kernel.catalogs import Catalog, Owned, Part, Stored, catalog_of, opened
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel.catalogs import Catalog, Owned, Part, catalog_of, opened
 from agent_memory.stores.kernel.coding import mismatch
+from agent_memory.stores.kernel.rules import chunks
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
@@ -32,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _MOST_RECORDS = 5_000  # maximum number of records that each index caches
 _TRIES = 20
+_PAGE = 200
 _Key = tuple[str, str]
 ReadRecords = Callable[[Sequence[str]], Mapping[str, Record]]
 """Returns an owner's records by id, without the records that no longer exist."""
@@ -43,7 +46,7 @@ class CatalogUnreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _CachedIndex:
-    stored: Stored
+    catalog: k.Document
     index: SegmentIndex
     size: int
     segments: Mapping[int, Segment]
@@ -73,11 +76,12 @@ class Indexes:
             if stored is None:
                 self._cache.drop(key)
                 return SegmentIndex(0)
-            if cached is not None and cached.stored[1:] == stored[1:]:
+            version = (stored.version, stored.first)
+            if cached is not None and (cached.catalog.version, cached.catalog.first) == version:
                 self._cache.find(key)
                 return cached.index
             try:
-                catalog = Catalog.of(stored.text)
+                catalog = Catalog.of(stored.body)
             except ValueError:
                 raise CatalogUnreadable from None
             missing = [name for name in catalog.names if name not in segments]
@@ -97,7 +101,7 @@ class Indexes:
     def _followed(
         self,
         key: _Key,
-        stored: Stored,
+        stored: k.Document,
         segments: Mapping[int, Segment],
         extra: Sequence[Segment],
         cached: _CachedIndex | None,
@@ -106,7 +110,7 @@ class Indexes:
 
         dimension = next((segment.dimension for segment in segments.values()), ANY if extra else 0)
         index = SegmentIndex(dimension, (*segments.values(), *extra))
-        is_same = cached is not None and cached.stored.edition == stored.edition
+        is_same = cached is not None and cached.catalog.first == stored.first
         if cached is not None and is_same and cached.segments.keys() <= segments.keys():
             index.records = cached.index.records  # the cached segments are unchanged
         size = index.nbytes
@@ -197,17 +201,8 @@ def hits(ranked: Ranked, records: Mapping[str, Record]) -> list[Hit]:
     ]
 
 
-def walked(
-    block: str,
-    owner: str,
-    source: Owned,
-    read: Callable[[Sequence[str]], Sequence[tuple[int, Record]]],
-    pages: Iterable[Sequence[str]],
-) -> Iterator[tuple[list[Record], Features]]:
-    """Yield an owner's records with their features, for pages of record ids.
-
-    `read` gets ids, and returns the existing records with these ids, each with its record number.
-    """
+def walked(source: Owned, every: Sequence[str]) -> Iterator[tuple[list[Record], Features]]:
+    """Yield pages of an owner's records with these ids, with their features."""
     cached: dict[int, tuple[dict[str, int], Features]] = {}  # the segment that was read last
 
     def segment_of(part: Part) -> tuple[Mapping[str, int], Features] | None:
@@ -219,12 +214,12 @@ def walked(
             cached[part.name] = places, segment.features()
         return cached[part.name]
 
-    for ids in pages:
+    for ids in chunks(every, _PAGE):
         left: Mapping[int, Record] = {}
         for _ in range(_TRIES):  # repeated if the catalog changes meanwhile
             before = source.catalog()
-            left = dict(read(ids))
-            catalog = catalog_of(block, owner, source, before)
+            left = dict(source.records(ids))
+            catalog = catalog_of(source, before)
             parts = catalog.holding(left) if left else {}
             for part, numbers in parts.items():
                 segment = segment_of(part)
@@ -237,4 +232,5 @@ def walked(
             if not left or source.catalog() == before:
                 break
         for record in left.values():
-            leave_out(Damage("vector", record.session_id, record.first, block, record.id).error())
+            place = (record.session_id, record.first, source.block, record.id)
+            leave_out(Damage("vector", *place).error())

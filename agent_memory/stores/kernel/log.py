@@ -1,6 +1,6 @@
 """Plans appends: the head and the entries after an append, and the batch that writes them.
 
-The module also checks owners and encryption. It is pure, except for a cache of sessions.
+The module also checks owners and encryption. It is pure.
 """
 
 from __future__ import annotations
@@ -24,37 +24,8 @@ from agent_memory.errors import (
     SessionOfAnotherUser,
     Undecryptable,
 )
-from agent_memory.stores.kernel.coding import (
-    KEY,
-    head_document,
-    head_id,
-    head_of,
-    key_document,
-    key_id,
-    key_of,
-    line_of,
-    line_of_entry,
-    micros_of,
-    stamp_of,
-    to_micros,
-)
-from agent_memory.stores.kernel.contract import (
-    Append,
-    Batch,
-    Condition,
-    DeleteWhere,
-    DocId,
-    Document,
-    Line,
-    LogEndsAt,
-    Missing,
-    Put,
-    Scan,
-    Tail,
-    VersionIs,
-    Wake,
-    Write,
-)
+from agent_memory.stores.kernel import coding
+from agent_memory.stores.kernel import contract as k
 
 LOST = "Another worker took over session {!r}. The write of this worker was refused."
 
@@ -165,7 +136,7 @@ class KnownSession(NamedTuple):
 
     @classmethod
     def of(cls, head: Head) -> KnownSession:
-        return cls(head, stamp_of(head) if head.version else 0, (head.end, head.total))
+        return cls(head, coding.stamp_of(head) if head.version else 0, (head.end, head.total))
 
     def whole(self) -> Head:
         return with_tail(self.head, *self.tail)
@@ -174,31 +145,30 @@ class KnownSession(NamedTuple):
 class Plan(NamedTuple):
     """The batch of an append, the session after the append, and the indexes of drafts to store."""
 
-    batch: Batch
+    batch: k.Batch
     after: KnownSession
     places: tuple[int, ...]
 
 
-class KnownHeads(Cache[str, KnownSession]):
-    """A cache of sessions. It may be outdated, because other processes also write."""
+def known_sessions() -> Cache[str, KnownSession]:
+    """Return a cache of sessions. It may be outdated, because other processes also write."""
 
-    def __init__(self) -> None:
-        super().__init__(_MOST_KNOWN, lambda session: _weight(session.head))
+    def weight(session: KnownSession) -> int:
+        head = session.head
+        system = 0 if head.system is None else len(head.system.text())
+        summary = 0 if head.summary is None else len(head.summary.text)
+        return 1 + (system + summary) // _TEXT
+
+    return Cache(_MOST_KNOWN, weight)
 
 
-def _weight(head: Head) -> int:
-    system = 0 if head.system is None else len(head.system.text())
-    summary = 0 if head.summary is None else len(head.summary.text)
-    return 1 + (system + summary) // _TEXT
-
-
-def known_session(session_id: str, document: Document | None, tail: Tail) -> KnownSession:
+def known_session(session_id: str, document: k.Document | None, tail: k.Tail) -> KnownSession:
     if document is None:
         return KnownSession.of(Head(session_id, None, created_at=datetime.now(UTC)))
-    return KnownSession.of(head_of(document, tail))
+    return KnownSession.of(coding.head_of(document, tail))
 
 
-def one_line(session: KnownSession, request: Request) -> tuple[Line, KnownSession] | None:
+def one_line(session: KnownSession, request: Request) -> tuple[k.Line, KnownSession] | None:
     """Return the line of an append of one message, and the session after the append.
 
     The function is faster than `planned`, with the same result. Return None if the append creates
@@ -213,12 +183,14 @@ def one_line(session: KnownSession, request: Request) -> tuple[Line, KnownSessio
     if draft.message.is_system:
         return None
     end, total = end + 1, total + draft.tokens
-    line = line_of(request.session_id, end, draft.message, draft.tokens, total, draft.encoding)
+    line = coding.line_of(
+        request.session_id, end, draft.message, draft.tokens, total, draft.encoding
+    )
     return line, KnownSession(head, version, (end, total))
 
 
 def planned(
-    session: KnownSession, request: Request, stored: Mapping[DocId, Document | None]
+    session: KnownSession, request: Request, stored: Mapping[k.DocId, k.Document | None]
 ) -> Plan | Appended:
     """Return the plan of an append, or its result if its idempotency keys are stored already.
 
@@ -228,38 +200,39 @@ def planned(
     places = tuple(range(len(drafts)))
     if request.own and session.version and before.user_id is None:
         raise SessionOfAnotherUser(f"Session {request.session_id!r} was created without a user.")
-    keys: dict[str, Document] = {}
+    keys: dict[str, k.Document] = {}
     if once is not None:
         extend(before, (), request.user_id)  # a refused caller must not learn whether keys exist
-        ids = {name: key_id(request.session_id, name) for name in once.names}
+        ids = {name: coding.key_id(request.session_id, name) for name in once.names}
         keys = {name: there for name, at in ids.items() if (there := stored.get(at)) is not None}
-        decoded = {name: key_of(there) for name, there in keys.items()}
+        decoded = {name: coding.key_of(there) for name, there in keys.items()}
         chosen = once.chosen(len(drafts), before.end, decoded)
         if not chosen.places:
             return Appended(before, (), chosen.before)
         places, drafts = chosen.places, [drafts[place] for place in chosen.places]
     head, entries = extend(before, drafts, request.user_id)
-    at = head_id(request.session_id)
-    conditions: list[Condition] = [
-        VersionIs(at, session.version) if session.version else Missing(at),
-        LogEndsAt(request.session_id, before.end),
+    at = k.head_id(request.session_id)
+    conditions: list[k.Condition] = [
+        k.VersionIs(at, session.version) if session.version else k.Missing(at),
+        k.LogEndsAt(request.session_id, before.end),
     ]
-    writes: list[Write] = []
+    writes: list[k.Write] = []
     if head.version != before.version:
-        writes.append(Put(head_document(head)))
+        writes.append(k.Put(coding.head_document(head)))
     if entries:
-        writes.append(Append([line_of_entry(entry) for entry in entries]))
-    writes.append(Wake([at], micros_of(request.within)))
+        writes.append(k.Append([coding.line_of_entry(entry) for entry in entries]))
+    writes.append(k.Wake([at], coding.micros_of(request.within)))
     if once is not None:
         for name in once.names:
-            key, there = key_id(request.session_id, name), keys.get(name)
-            conditions.append(Missing(key) if there is None else VersionIs(key, there.version))
+            key, there = coding.key_id(request.session_id, name), keys.get(name)
+            conditions.append(k.Missing(key) if there is None else k.VersionIs(key, there.version))
         if once.since is not None:
-            old = Scan(KEY, session=request.session_id, first_below=to_micros(once.since))
-            writes.append(DeleteWhere(old))
+            since = coding.to_micros(once.since)
+            old = k.Scan(k.KEY, session=request.session_id, first_below=since)
+            writes.append(k.DeleteWhere(old))
         fresh = once.to_save(places, entries, head)
-        writes += [Put(key_document(request.session_id, key)) for key in fresh]
-    return Plan(Batch(conditions, writes), KnownSession.of(head), places)
+        writes += [k.Put(coding.key_document(request.session_id, key)) for key in fresh]
+    return Plan(k.Batch(conditions, writes), KnownSession.of(head), places)
 
 
 def planned_blindly(session: KnownSession, request: Request) -> Plan | None:

@@ -12,15 +12,12 @@ from agent_memory.core.idempotency import Appended, KeptKey, Once, in_order
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, Record
 from agent_memory.errors import Damaged, LeaseLost, StoreError, StoreUnavailable
 from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, undamaged
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel import log
 from agent_memory.stores.kernel.coding import (
-    FACT,
-    HEAD,
-    KEY,
-    LOCK,
     are_not_absorbed,
     entry_of,
     head_document,
-    head_id,
     head_of,
     is_deleting,
     key_document,
@@ -32,47 +29,7 @@ from agent_memory.stores.kernel.coding import (
     record_document,
     stamp_of,
 )
-from agent_memory.stores.kernel.contract import (
-    DONE,
-    EMPTY,
-    Append,
-    Batch,
-    Condition,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Due,
-    Exists,
-    Expire,
-    Free,
-    HeldBy,
-    Hold,
-    Kernel,
-    LogEndsAt,
-    Missing,
-    Outcome,
-    Part,
-    Put,
-    Scan,
-    Truncate,
-    Unreadable,
-    VersionIs,
-    Wake,
-    Write,
-)
-from agent_memory.stores.kernel.log import (
-    LOST,
-    KnownHeads,
-    KnownSession,
-    Plan,
-    known_session,
-    one_line,
-    planned,
-    planned_blindly,
-    with_tail,
-)
-from agent_memory.stores.kernel.rules import State, holds
+from agent_memory.stores.kernel.rules import Erasures, State, holds
 
 logger = logging.getLogger(__name__)
 
@@ -91,12 +48,13 @@ class Counts:
 class SessionStore:
     """A store of the logs and heads of sessions, built on the kernel of a database."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: k.Kernel) -> None:
         self._kernel = kernel
-        self._known = KnownHeads()
+        self._known = log.known_sessions()
+        self._erasures = Erasures()
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> k.Kernel:
         """Return the kernel, which implements the basic operations of the database."""
         return self._kernel
 
@@ -137,10 +95,10 @@ class SessionStore:
         """
         request = Request(session_id, drafts, user_id, within=within)
         session = self._known.get(session_id)
-        quick = None if session is None else one_line(session, request)
+        quick = None if session is None else log.one_line(session, request)
         if session is not None and quick is not None:
             line, after = quick
-            if self._kernel.extend(head_id(session_id), session.version, line, micros_of(within)):
+            if self._kernel.extend(k.head_id(session_id), session.version, line, micros_of(within)):
                 self._known.put(session_id, after)
                 return after.whole()
         return self._append(request).head
@@ -176,14 +134,14 @@ class SessionStore:
         are in the order of `appends`. The result of a failed append is its error. The successful
         appends are durable on return.
         """
-        plans: dict[int, Plan] = {}
-        batches: dict[str, Batch] = {}
+        plans: dict[int, log.Plan] = {}
+        batches: dict[str, k.Batch] = {}
         current = {request.session_id: self._known.get(request.session_id) for request in appends}
         # sessions are sorted, so that two transactions never wait for each other
         for place in sorted(range(len(appends)), key=lambda place: appends[place].session_id):
             request = appends[place]
             session = current[request.session_id] if self.spans else None
-            plan = None if session is None else planned_blindly(session, request)
+            plan = None if session is None else log.planned_blindly(session, request)
             before = batches.get(request.session_id)
             is_changed = session and plan and plan.after.version != session.version
             if plan is None or (before and (request.once or is_changed)):
@@ -212,12 +170,12 @@ class SessionStore:
                 results.append(error)
         return results
 
-    def _commit_valid(self, batches: Mapping[str, Batch]) -> Collection[str]:
+    def _commit_valid(self, batches: Mapping[str, k.Batch]) -> Collection[str]:
         """Commit batches as one, without the refused batches. Return the committed sessions."""
         while batches:
             conditions = [each for batch in batches.values() for each in batch.conditions]
             writes = [write for batch in batches.values() for write in batch.writes]
-            outcome = self._kernel.commit(Batch(conditions, writes))
+            outcome = self._kernel.commit(k.Batch(conditions, writes))
             if outcome.done:
                 break
             states = {at: doc and State(doc.version) for at, doc in outcome.documents.items()}
@@ -232,23 +190,25 @@ class SessionStore:
         session = self._known.get(request.session_id)
         if session is None and not self._kernel.remote:
             # the session is assumed to be new. If it exists, the refusal returns the stored state
-            session = known_session(request.session_id, None, EMPTY)
-        plan = None if session is None else planned_blindly(session, request)
-        head = head_id(request.session_id)
+            session = log.known_session(request.session_id, None, k.EMPTY)
+        plan = None if session is None else log.planned_blindly(session, request)
+        head = k.head_id(request.session_id)
         names = request.once.names if request.once else ()
         ids = [head, *(key_id(request.session_id, name) for name in names)]
         for _ in range(TRIES):
             if plan is None:
                 there = self._kernel.documents(ids, tails=True)
                 docs = dict(zip(ids, there, strict=True))
-                tail = EMPTY if (document := docs[head]) is None else document.tail
+                tail = k.EMPTY if (document := docs[head]) is None else document.tail
             else:
                 outcome = self._kernel.commit(plan.batch)
                 if outcome.done:
                     self._known.put(request.session_id, plan.after)
                     return Appended(plan.after.whole(), plan.places)
                 docs, tail = outcome.documents, outcome.tails[request.session_id]
-            result = planned(known_session(request.session_id, docs[head], tail), request, docs)
+            result = log.planned(
+                log.known_session(request.session_id, docs[head], tail), request, docs
+            )
             if isinstance(result, Appended):
                 return result
             plan = result
@@ -259,7 +219,7 @@ class SessionStore:
     def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
         """Return a session's idempotency keys in order of their seqs: all, or those in `names`."""
         if names is None:
-            documents = [*self._kernel.scan(Scan(KEY, session=session_id))]
+            documents = [*self._kernel.scan(k.Scan(k.KEY, session=session_id))]
         else:
             some = self._kernel.documents([key_id(session_id, name) for name in names])
             documents = [document for document in some if document is not None]
@@ -275,26 +235,27 @@ class SessionStore:
         Raises:
             LeaseLost: `lease` was passed and is no longer held; nothing was written.
         """
-        conditions: list[Condition] = [*held(lease), Exists(head_id(session_id))]
-        self._write(lease, Batch(conditions, [Put(key_document(session_id, key)) for key in keys]))
+        conditions: list[k.Condition] = [*held(lease), k.Exists(k.head_id(session_id))]
+        puts = [k.Put(key_document(session_id, key)) for key in keys]
+        self._write(lease, k.Batch(conditions, puts))
 
     def head(self, session_id: str) -> Head | None:
         """Return the head, or None for a session that does not exist."""
-        (document,) = self._kernel.documents([head_id(session_id)], tails=True)
+        (document,) = self._kernel.documents([k.head_id(session_id)], tails=True)
         return None if document is None else head_of(document)
 
     def existing(self, session_ids: Collection[str]) -> set[str]:
         """Return the ids of the sessions that exist and are not being deleted."""
-        heads = self._kernel.documents([head_id(session) for session in session_ids], bodies=False)
+        heads = self._kernel.documents([*map(k.head_id, session_ids)], bodies=False)
         return {head.id for head in heads if head is not None and not is_deleting(head)}
 
     def read(self, session_id: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """Return at most `limit` unexpired entries with seqs above `after`, in order."""
-        return [entry_of(line) for line in self._kernel.lines([Part(session_id, after, limit)])]
+        return [entry_of(line) for line in self._kernel.lines([k.Part(session_id, after, limit)])]
 
     def pick(self, session_id: str, seqs: Sequence[int]) -> list[Entry]:
         """Return the unexpired entries with these seqs, in order of the seqs."""
-        part = Part(session_id, seqs=sorted(set(seqs)))
+        part = k.Part(session_id, seqs=sorted(set(seqs)))
         return [entry_of(line) for line in self._kernel.lines([part])] if seqs else []
 
     def lagging(
@@ -306,9 +267,9 @@ class SessionStore:
         deletion has begun are left out.
         """
         if session_id is not None:
-            some = self._kernel.documents([head_id(session_id)], tails=True, bodies=False)
+            some = self._kernel.documents([k.head_id(session_id)], tails=True, bodies=False)
         else:
-            scan = Scan(HEAD, f"user:{user_id}", tails=True, bodies=False, behind=block)
+            scan = k.Scan(k.HEAD, f"user:{user_id}", tails=True, bodies=False, behind=block)
             some = [*self._kernel.scan(scan)]
         lags = undamaged(are_not_absorbed(some, block), lambda head: lag_of(head, block))
         lagging = [lag for lag in lags if lag is not None]
@@ -324,15 +285,15 @@ class SessionStore:
             before: The number of entries before the cursor that are returned too.
             limit: The maximum number of entries for each session. The newest are returned.
         """
-        ids = [head_id(session) for session in session_ids]
+        ids = [k.head_id(session) for session in session_ids]
         documents = self._kernel.documents(ids, tails=True, bodies=False)
         heads = undamaged([document for document in documents if document is not None], head_of)
         parts = [
-            Part(head.session_id, max(head.cursors.get(block, 0) - before, head.end - limit, 0))
+            k.Part(head.session_id, max(head.cursors.get(block, 0) - before, head.end - limit, 0))
             for head in heads
         ]
         lines = self._kernel.lines(parts) if parts else []
-        broken = {line.session: line.body for line in lines if isinstance(line.body, Unreadable)}
+        broken = {line.session: line.body for line in lines if isinstance(line.body, k.Unreadable)}
         for session_id, body in broken.items():
             logger.warning("session %r is not searched: %s", session_id, body.error)
         return undamaged([line for line in lines if line.session not in broken], entry_of)
@@ -380,47 +341,51 @@ class SessionStore:
             The stored head. None, without any change, if another writer changed the head or
             appended after `head.end`, or if a session to create already exists.
         """
-        at, session = head_id(head.session_id), head.session_id
-        lines = [Append([line_of_entry(entry) for entry in entries])] if entries else []
+        at, session = k.head_id(head.session_id), head.session_id
+        lines = [k.Append([line_of_entry(entry) for entry in entries])] if entries else []
         if head.version == 0:
-            conditions: list[Condition] = [*held(lease), Missing(at), LogEndsAt(session, 0)]
-            begin = Put(head_document(replace(head, version=1)))
-            batch = Batch(conditions, [begin, *lines, Wake([at], 0)])
+            conditions: list[k.Condition] = [*held(lease), k.Missing(at), k.LogEndsAt(session, 0)]
+            begin = k.Put(head_document(replace(head, version=1)))
+            batch = k.Batch(conditions, [begin, *lines, k.Wake([at], 0)])
             return self.head(session) if self._write(lease, batch).done else None
-        writes: list[Write] = [Truncate(session, after), *lines]
+        total = 0
+        if after and not entries:  # an expired line has the total before the first stored line
+            for line in self._kernel.lines([k.Part(session, after - 1, 1)]):
+                total = line.total if line.seq == after else line.total - line.tokens
+        writes: list[k.Write] = [k.Truncate(session, after, total), *lines]
         end = entries[-1].seq if entries else after
         if end < head.end:
-            writes.append(DeleteWhere(Scan(KEY, session=session, last_above=end)))
+            writes.append(k.DeleteWhere(k.Scan(k.KEY, session=session, last_above=end)))
         for block, new in records.items():
-            name = f"{FACT}{block}"
-            writes.append(DeleteWhere(Scan(name, session=session)))
+            name = f"{k.FACT}{block}"
+            writes.append(k.DeleteWhere(k.Scan(name, session=session)))
             unique = {record.id: record for record in new}.values()
-            writes += [Put(record_document(name, record, record.last)) for record in unique]
-        return self._moved(head, [LogEndsAt(session, head.end)], writes, lease)
+            writes += [k.Put(record_document(name, record, record.last)) for record in unique]
+        return self._moved(head, [k.LogEndsAt(session, head.end)], writes, lease)
 
     def _moved(
         self,
         head: Head,
-        conditions: Sequence[Condition],
-        writes: Sequence[Write],
+        conditions: Sequence[k.Condition],
+        writes: Sequence[k.Write],
         lease: Lease | None,
     ) -> Head | None:
-        at, after = head_id(head.session_id), replace(head, version=head.version + 1)
-        batch = Batch(
-            [*held(lease), VersionIs(at, stamp_of(head)), *conditions],
+        at, after = k.head_id(head.session_id), replace(head, version=head.version + 1)
+        batch = k.Batch(
+            [*held(lease), k.VersionIs(at, stamp_of(head)), *conditions],
             [
-                Put(head_document(after)),
+                k.Put(head_document(after)),
                 *writes,
-                *([Wake([at], 0)] if head.deleting else ()),
-                *([Expire(head.session_id, head.expired)] if head.expired else ()),
+                *([k.Wake([at], 0)] if head.deleting else ()),
+                *([k.Expire(head.session_id, head.expired)] if head.expired else ()),
             ],
             head.session_id,
         )
         outcome = self._write(lease, batch)
         if not outcome.done:
             return None
-        stored = with_tail(after, *outcome.tails[head.session_id])
-        session = KnownSession.of(with_tail(stored, stored.end, stored.total))
+        stored = log.with_tail(after, *outcome.tails[head.session_id])
+        session = log.KnownSession.of(log.with_tail(stored, stored.end, stored.total))
         self._known.put(head.session_id, session)
         return stored
 
@@ -430,18 +395,18 @@ class SessionStore:
         The next append or deletion sets a due time again. Return False, without any change, if the
         stored end or version differs from the head's.
         """
-        at = head_id(head.session_id)
-        due = Due(at, None if seconds is None else micros_of(seconds))
-        conditions: list[Condition] = [
-            VersionIs(at, stamp_of(head)),
-            LogEndsAt(head.session_id, head.end),
+        at = k.head_id(head.session_id)
+        due = k.Due(at, None if seconds is None else micros_of(seconds))
+        conditions: list[k.Condition] = [
+            k.VersionIs(at, stamp_of(head)),
+            k.LogEndsAt(head.session_id, head.end),
         ]
-        return self._kernel.commit(Batch(conditions, [due])).done
+        return self._kernel.commit(k.Batch(conditions, [due])).done
 
     def schedule_all(self) -> None:
         """Make every session due now, for example after a change of the configured blocks."""
-        for page in self._pages(Scan(HEAD, names=True)):
-            self._kernel.commit(Batch([], [Wake([head.key for head in page], 0)]))
+        for page in self._pages(k.Scan(k.HEAD, names=True)):
+            self._kernel.commit(k.Batch([], [k.Wake([head.key for head in page], 0)]))
 
     def due(self, limit: int = 100) -> list[Head]:
         """Return due sessions without a valid lease.
@@ -453,14 +418,14 @@ class SessionStore:
             heads: list[Head] = []
             # unreadable sessions are postponed, so that they do not fill the result
             put_off = False
-            for document in self._kernel.due(HEAD, limit):
+            for document in self._kernel.due(k.HEAD, limit):
                 try:
                     heads.append(head_of(document))
                 except StoreError as error:
                     leave_out(error)
-                    later = Due(document.key, micros_of(UNREADABLE_SECONDS))
-                    unchanged = VersionIs(document.key, document.version)
-                    put_off |= self._kernel.commit(Batch([unchanged], [later])).done
+                    later = k.Due(document.key, micros_of(UNREADABLE_SECONDS))
+                    unchanged = k.VersionIs(document.key, document.version)
+                    put_off |= self._kernel.commit(k.Batch([unchanged], [later])).done
             if heads or not put_off:
                 return heads
 
@@ -471,14 +436,16 @@ class SessionStore:
         extend the owner's lease instead, and return False if another owner has taken the lease or
         `owner` has released it. Return False also if the session does not exist.
         """
-        at = head_id(session_id)
-        take: list[Condition] = [HeldBy(at, owner)] if renew else [Exists(at), Free(at, owner)]
-        return self._kernel.commit(Batch(take, [Hold(at, owner, micros_of(seconds))])).done
+        at = k.head_id(session_id)
+        take: list[k.Condition] = (
+            [k.HeldBy(at, owner)] if renew else [k.Exists(at), k.Free(at, owner)]
+        )
+        return self._kernel.commit(k.Batch(take, [k.Hold(at, owner, micros_of(seconds))])).done
 
     def release(self, session_id: str, owner: str) -> None:
         """Release the lease, if `owner` still holds it."""
-        at = head_id(session_id)
-        self._kernel.commit(Batch([HeldBy(at, owner)], [Hold(at, "", 0)]))
+        at = k.head_id(session_id)
+        self._kernel.commit(k.Batch([k.HeldBy(at, owner)], [k.Hold(at, "", 0)]))
 
     def lock(self, name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
         """Take a named lock. Return False while another owner holds the lock.
@@ -487,17 +454,17 @@ class SessionStore:
         With `renew`, extend the owner's lock instead, and return False if another owner has taken
         the lock or `owner` has released it.
         """
-        at = DocId(LOCK, name)
-        hold = Hold(at, owner, micros_of(seconds))
-        batch = Batch([HeldBy(at, owner)], [hold])
+        at = k.DocId(k.LOCK, name)
+        hold = k.Hold(at, owner, micros_of(seconds))
+        batch = k.Batch([k.HeldBy(at, owner)], [hold])
         if not renew:
-            batch = Batch([Free(at, owner)], [Put(Document(*at)), hold])
+            batch = k.Batch([k.Free(at, owner)], [k.Put(k.Document(*at)), hold])
         return self._kernel.commit(batch).done
 
     def unlock(self, name: str, owner: str) -> None:
         """Release a lock, if `owner` still holds it."""
-        at = DocId(LOCK, name)
-        self._kernel.commit(Batch([HeldBy(at, owner)], [Delete([at])]))
+        at = k.DocId(k.LOCK, name)
+        self._kernel.commit(k.Batch([k.HeldBy(at, owner)], [k.Delete([at])]))
 
     def delete(self, session_id: str, *, lease: Lease | None = None) -> None:
         """Delete the session's log, keys and head. Idempotent.
@@ -505,15 +472,15 @@ class SessionStore:
         Raises:
             LeaseLost: `lease` was passed and is no longer held; nothing was deleted.
         """
-        at = head_id(session_id)
+        at = k.head_id(session_id)
         # data without a head belongs to a session that is being created: delete nothing
-        conditions = [*held(lease), Exists(at)]
-        keys = DeleteWhere(Scan(KEY, session=session_id))
-        self._write(lease, Batch(conditions, [Delete([at]), keys, Truncate(session_id, 0)]))
+        conditions = [*held(lease), k.Exists(at)]
+        keys = k.DeleteWhere(k.Scan(k.KEY, session=session_id))
+        self._write(lease, k.Batch(conditions, [k.Delete([at]), keys, k.Truncate(session_id, 0)]))
         self._known.drop(session_id)
 
     def secure_erase(self) -> str | None:
-        """Erase traces of deleted data from the database's files.
+        """Erase traces of deleted data from the database's files. Concurrent calls share one run.
 
         If traces remain on SQLite, for example because of a reader, return the reason.
 
@@ -522,7 +489,7 @@ class SessionStore:
         of a large database continues after the call. Backups, files of replicas, and memory that
         the server has freed are not erased.
         """
-        return self._kernel.erase()
+        return self._erasures.share(self._kernel.erase)
 
     def sync(self) -> None:
         """Wait until every acknowledged write survives a power loss.
@@ -540,9 +507,9 @@ class SessionStore:
         With `user_id`, only heads of this user are returned. Sessions whose deletion has begun are
         included, with `deleting` set. Damaged heads are left out, and do not count towards `limit`.
         """
-        whole = Scan(HEAD, None if user_id is None else f"user:{user_id}", tails=True)
+        whole = k.Scan(k.HEAD, None if user_id is None else f"user:{user_id}", tails=True)
 
-        def decode(head: Document) -> Head:
+        def decode(head: k.Document) -> Head:
             (full,) = [head] if head.about else self._kernel.documents([head.key], tails=True)
             return head_of(full or head)
 
@@ -561,24 +528,24 @@ class SessionStore:
 
     def counts(self) -> Counts:
         """Return the number of sessions and entries."""
-        return Counts(*self._kernel.counts(HEAD))
+        return Counts(*self._kernel.counts(k.HEAD))
 
     def close(self) -> None:
         """Release connections. Idempotent."""
         self._kernel.close()
 
-    def _write(self, lease: Lease | None, batch: Batch) -> Outcome:
+    def _write(self, lease: Lease | None, batch: k.Batch) -> k.Outcome:
         """Commit a batch. Raise `LeaseLost` if it was refused and the lease is no longer held."""
         if not (batch.conditions or batch.writes):
-            return DONE
+            return k.DONE
         outcome = self._kernel.commit(batch)
         if not outcome.done and lease is not None:
-            still = Batch(held(lease), [])
+            still = k.Batch(held(lease), [])
             if not self._kernel.commit(still).done:
-                raise LeaseLost(LOST.format(lease.session_id))
+                raise LeaseLost(log.LOST.format(lease.session_id))
         return outcome
 
-    def _pages(self, scan: Scan) -> Iterator[list[Document]]:
+    def _pages(self, scan: k.Scan) -> Iterator[list[k.Document]]:
         while page := self._kernel.scan(scan._replace(limit=PAGE)):
             yield page
             if len(page) < PAGE:
@@ -586,6 +553,6 @@ class SessionStore:
             scan = scan._replace(after=page[-1].id)
 
 
-def held(lease: Lease | None) -> list[Condition]:
+def held(lease: Lease | None) -> list[k.Condition]:
     """Return the condition that a lease is held; no condition for None."""
-    return [] if lease is None else [HeldBy(head_id(lease.session_id), lease.owner)]
+    return [] if lease is None else [k.HeldBy(k.head_id(lease.session_id), lease.owner)]

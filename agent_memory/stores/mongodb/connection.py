@@ -19,24 +19,9 @@ from agent_memory.stores.base import UNSURE, Durability
 try:
     from bson.codec_options import CodecOptions
     from bson.errors import BSONError
-    from pymongo import MongoClient, ReadPreference, ReturnDocument, WriteConcern
+    from pymongo import MongoClient, ReadPreference, ReturnDocument, WriteConcern, errors
     from pymongo.collection import Collection
     from pymongo.database import Database
-    from pymongo.errors import (
-        AutoReconnect,
-        BulkWriteError,
-        ConfigurationError,
-        ConnectionFailure,
-        DuplicateKeyError,
-        ExecutionTimeout,
-        InvalidName,
-        InvalidOperation,
-        NetworkTimeout,
-        OperationFailure,
-        PyMongoError,
-        ServerSelectionTimeoutError,
-        WriteConcernError,
-    )
     from pymongo.operations import DeleteMany, IndexModel, UpdateOne
     from pymongo.read_concern import ReadConcern
 except ImportError as error:
@@ -58,8 +43,12 @@ _DUPLICATE = 11000
 _AUTHENTICATION = 18
 _UNAUTHORIZED = 13
 _UNAVAILABLE = (
-    ConnectionFailure, InvalidOperation, ConfigurationError, ExecutionTimeout, WriteConcernError,
-)  # fmt: skip
+    errors.ConnectionFailure,
+    errors.InvalidOperation,
+    errors.ConfigurationError,
+    errors.ExecutionTimeout,
+    errors.WriteConcernError,
+)
 _left_to_parents: list[object] = []
 
 
@@ -90,11 +79,11 @@ class Deployment:
         try:
             try:
                 return work(self._connected()[name])
-            except (ServerSelectionTimeoutError, NetworkTimeout):
+            except (errors.ServerSelectionTimeoutError, errors.NetworkTimeout):
                 raise
-            except AutoReconnect:
+            except errors.AutoReconnect:
                 return work(self._connected()[name])
-        except (PyMongoError, BSONError) as failed:
+        except (errors.PyMongoError, BSONError) as failed:
             failure = self._failure(failed)
         raise failure  # without a cause, because the driver's error may quote the data
 
@@ -130,8 +119,8 @@ class Deployment:
                 database = database.with_options(read_concern=ReadConcern("majority"))
             self._client, client = client, None
             return database
-        except (PyMongoError, ValueError) as failed:
-            is_unusable = client is None or isinstance(failed, InvalidName)
+        except (errors.PyMongoError, ValueError) as failed:
+            is_unusable = client is None or isinstance(failed, errors.InvalidName)
             name = type(failed).__name__
             failure = _unusable(name) if is_unusable else self._failure(failed)
         finally:
@@ -149,7 +138,7 @@ class Deployment:
         if self._closed:
             return StoreUnavailable("The store was closed. Open a new one.")
         where = f"The MongoDB deployment at {self._hosts} (database {self._name!r})"
-        code = failed.code if isinstance(failed, OperationFailure) else None
+        code = failed.code if isinstance(failed, errors.OperationFailure) else None
         named = f"{type(failed).__name__}{'' if code is None else f', code {code}'}"
         if code == _AUTHENTICATION:
             return StoreUnavailable(
@@ -218,7 +207,7 @@ class Table:
         def work(it: Collection[Doc]) -> None:
             try:
                 it.insert_many(docs, ordered=False)
-            except BulkWriteError as failed:
+            except errors.BulkWriteError as failed:
                 _check_duplicates(failed)
 
         if docs:
@@ -230,11 +219,20 @@ class Table:
         def work(it: Collection[Doc]) -> bool:
             try:
                 done = it.update_one(which, change, upsert=upsert)
-            except DuplicateKeyError:
+            except errors.DuplicateKeyError:
                 return False  # the document exists, and does not match
             return done.matched_count == 1 or done.upserted_id is not None
 
         return self._run(work)
+
+    def update_once(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
+        """Change a document if it matches, and return whether it was changed.
+
+        If the first reply was lost, the repeated command does not match, but `marks` has `op`.
+        """
+        return self.update(which, change, upsert=upsert) or (
+            self.find_one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
+        )
 
     def update_all(self, which: Doc, change: Doc) -> None:
         self._run(lambda it: it.update_many(which, change))
@@ -252,7 +250,7 @@ class Table:
         def work(it: Collection[Doc]) -> set[str]:
             try:
                 return set((it.bulk_write(models).upserted_ids or {}).values())
-            except BulkWriteError as failed:
+            except errors.BulkWriteError as failed:
                 _check_duplicates(failed)
                 return set()
 
@@ -277,8 +275,8 @@ class Table:
         return next(iter(self._run(lambda it: list(it.aggregate(steps)))), {})
 
 
-def _check_duplicates(failed: BulkWriteError) -> None:
+def _check_duplicates(failed: errors.BulkWriteError) -> None:
     """Raise the error, unless it only reports `_id`s that exist already."""
-    errors = failed.details.get("writeErrors", [])
-    if any(error.get("code") != _DUPLICATE for error in errors) or not errors:
+    failures = failed.details.get("writeErrors", [])
+    if any(each.get("code") != _DUPLICATE for each in failures) or not failures:
         raise failed

@@ -14,37 +14,13 @@ from typing import Any
 from urllib.parse import quote
 
 from agent_memory.errors import StoreError
-from agent_memory.stores.kernel.coding import HEAD, KEY, head_id, latest_micros
-from agent_memory.stores.kernel.contract import (
-    Append,
-    Batch,
-    Condition,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Due,
-    Exists,
-    Expire,
-    Free,
-    HeldBy,
-    Hold,
-    Line,
-    LogEndsAt,
-    Missing,
-    Put,
-    Scan,
-    Tail,
-    Truncate,
-    VersionIs,
-    Wake,
-    Write,
-)
-from agent_memory.stores.kernel.rules import State, named
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel.coding import latest_micros
+from agent_memory.stores.kernel.rules import State, named, written
 
 Doc = dict[str, Any]
 
-Effects = Mapping[str, tuple[DocId, Document | None]]
+Effects = Mapping[str, tuple[k.DocId, k.Document | None]]
 """The documents that a batch writes, by `_id`. A value is a document's id and its new content. If
 the content is None, the document is deleted. If the batch concerns no session, the last document is
 the primary (see `staging.py`)."""
@@ -64,7 +40,6 @@ _FIELDS = ("owner", "session", "first", "last", "version", "about", "body", "dat
 _LINE = ("role", "text", "created_at", "tokens", "total", "encoding", "body")
 _MOST_MARKS = 16
 _ROW_BYTES = 256  # the approximate size of a line without its text
-_AT_ONCE = 1_000  # the maximum number of documents in one command
 _PIECE = 2**21  # maximum characters of a piece: a document may have 16 MiB, a character 4 bytes
 
 
@@ -77,26 +52,26 @@ def marked(op: str) -> Doc:
     return {"$push": {"marks": {"$each": [op], "$slice": -_MOST_MARKS}}}
 
 
-def place_of(namespace: str, at: DocId) -> str:
+def place_of(namespace: str, at: k.DocId) -> str:
     return f"{quote(namespace, safe='')}/{quote(at.collection, safe='')}/{at.id}"
 
 
-def empty(namespace: str, at: DocId) -> Doc:
+def empty(namespace: str, at: k.DocId) -> Doc:
     """Return the fields of a document that does not exist yet, without its `_id`."""
     return {"ns": namespace, "c": at.collection, "id": at.id, "live": 0, "holder": "", "until": 0}
 
 
-def values_of(document: Document) -> Doc:
+def values_of(document: k.Document) -> Doc:
     values = {name: getattr(document, name) for name in _FIELDS}
     return values | {"data": document.data or None}
 
 
-def document_of(doc: Doc, *, tails: bool = False, bodies: bool = True) -> Document:
+def document_of(doc: Doc, *, tails: bool = False, bodies: bool = True) -> k.Document:
     values = {name: doc[name] for name in _FIELDS if doc.get(name) is not None}
     if not bodies:
         values |= {"body": "", "data": b""}
-    tail = Tail(doc.get("end", 0), doc.get("total", 0)) if tails else Tail()
-    return Document(doc["c"], doc["id"], **values, tail=tail)
+    tail = k.Tail(doc.get("end", 0), doc.get("total", 0)) if tails else k.Tail()
+    return k.Document(doc["c"], doc["id"], **values, tail=tail)
 
 
 def state_of(doc: Doc | None) -> State | None:
@@ -106,21 +81,21 @@ def state_of(doc: Doc | None) -> State | None:
     return State(doc["version"], doc["holder"], doc["until"], doc.get("due"))
 
 
-def filter_of(conditions: Sequence[Condition], now: int) -> Doc:
+def filter_of(conditions: Sequence[k.Condition], now: int) -> Doc:
     which: Doc = {}
     for condition in conditions:
         match condition:
-            case VersionIs(_, version):
+            case k.VersionIs(_, version):
                 which |= {"live": 1, "version": version}
-            case HeldBy(_, holder):
+            case k.HeldBy(_, holder):
                 which |= {"live": 1, "holder": holder}
-            case LogEndsAt(_, seq):
+            case k.LogEndsAt(_, seq):
                 which |= {"end": seq}
-            case Exists():
+            case k.Exists():
                 which |= {"live": 1}
-            case Missing():
+            case k.Missing():
                 which |= {"live": 0}
-            case Free(_, holder):
+            case k.Free(_, holder):
                 which |= free(now, holder)
     return which
 
@@ -132,7 +107,7 @@ def free(now: int, holder: str = "") -> Doc:
     return {"$nor": [held]}
 
 
-def selection(namespace: str, scan: Scan) -> Doc:
+def selection(namespace: str, scan: k.Scan) -> Doc:
     which: Doc = {"ns": namespace, "c": scan.collection, "live": 1}
     tests: Iterable[tuple[str, Any]] = (
         ("owner", scan.owner),
@@ -144,14 +119,14 @@ def selection(namespace: str, scan: Scan) -> Doc:
     return which | {name: test for name, test in tests if test is not None}
 
 
-def row_of(line: Line, op: str) -> Doc:
+def row_of(line: k.Line, op: str) -> Doc:
     """Return a line's fields; `op` names the commit that appended it."""
     return {"seq": line.seq, "w": op, **{name: getattr(line, name) for name in _LINE}}
 
 
-def line_of(session: str, row: Doc) -> Line:
+def line_of(session: str, row: Doc) -> k.Line:
     """Return the line of a row. A missing field becomes an empty text."""
-    return Line(session, row["seq"], **{name: row.get(name, "") for name in _LINE})
+    return k.Line(session, row["seq"], **{name: row.get(name, "") for name in _LINE})
 
 
 def field_of(seq: int) -> str:
@@ -224,7 +199,7 @@ class HeadChange:
         generation: The log's generation after the change, if `log` is not None.
     """
 
-    def __init__(self, batch: Batch, head: DocId, op: str, now: int) -> None:
+    def __init__(self, batch: k.Batch, head: k.DocId, op: str, now: int) -> None:
         self.head, self.op = head, op
         self.begins = begins_session(batch, head)
         own = [condition for condition in batch.conditions if session_of(condition) == head.id]
@@ -236,33 +211,33 @@ class HeadChange:
         self.log: str | None = token() if self.begins else None
         self.generation = 0
         self._mins: Doc = {}
-        self._begin = self._lighter = 0
+        self._begin = self._lighter = self._total = 0
         self._unset: list[str] = []
         for write in batch.writes:
             match write:
-                case Put(document) if document.key == head:
+                case k.Put(document) if document.key == head:
                     self.set |= values_of(document)
-                case Put(document) if document.collection == KEY:
+                case k.Put(document) if document.collection == k.KEY:
                     oldest = min(self._mins.get("oldest_key", document.first), document.first)
                     self._mins["oldest_key"] = oldest
-                case Append(lines):
+                case k.Append(lines):
                     self.rows += [row_of(line, op) for line in lines]
-                case Truncate(_, after):
-                    self.cut_at = max(after, 0)
-                case Expire(_, upto):
+                case k.Truncate(_, after, total):
+                    self.cut_at, self._total = max(after, 0), total
+                case k.Expire(_, upto):
                     self._begin = upto
-                case DeleteWhere(scan) if is_upkeep(scan):
+                case k.DeleteWhere(scan) if is_upkeep(scan):
                     self.since = scan.first_below
-                case Wake(ids, micros) if head in ids:
+                case k.Wake(ids, micros) if head in ids:
                     self._mins["due"] = now + micros
-                case Due() | Hold() if write.id == head:
+                case k.Due() | k.Hold() if write.id == head:
                     self.set |= timing_of(write, now)
         self.is_heavy = sum(map(weight, self.rows)) > HEAVY
         if self.rows:
             self.set |= {"end": self.rows[-1]["seq"], "total": self.rows[-1]["total"]}
 
-    def truncate(self, doc: Doc, total: int) -> None:
-        """Add the cut of the log. `doc` is the head, and `total` the running total at the cut."""
+    def truncate(self, doc: Doc) -> None:
+        """Add the cut of the log. `doc` is the head."""
         self.log, self.generation = doc["log"], doc["g"]
         after = self.cut_at or 0
         if after >= doc["end"]:
@@ -273,7 +248,7 @@ class HeadChange:
         self._unset = [field_of(row["seq"]) for row in gone]
         cut = {"end": after, "below": self.generation}
         spilled = min(doc["spilled"], after)
-        self.set = {"end": after, "total": total, **self.set}
+        self.set = {"end": after, "total": self._total, **self.set}
         self.set |= {"g": self.generation, "spilled": spilled, "cut": cut}
 
     def update(self) -> Doc:
@@ -302,69 +277,50 @@ class HeadChange:
         }
 
 
-def timing_of(write: Write, now: int) -> Doc:
+def timing_of(write: k.Write, now: int) -> Doc:
     match write:
-        case Due(_, micros):
+        case k.Due(_, micros):
             return {"due": NEVER if micros is None else now + micros}
-        case Hold(_, holder, micros):
+        case k.Hold(_, holder, micros):
             return {"holder": holder, "until": now + micros if holder else 0}
     return {}
 
 
-def is_unbounded(scan: Scan) -> bool:
-    return scan.owner is None and scan.session is None
-
-
-def is_upkeep(scan: Scan) -> bool:
+def is_upkeep(scan: k.Scan) -> bool:
     """Return whether a scan selects old idempotency keys, which are deleted after the batch."""
-    return scan.collection == KEY and scan.first_below is not None
+    return scan.collection == k.KEY and scan.first_below is not None
 
 
-def session_of(condition: Condition) -> str | None:
-    if isinstance(condition, LogEndsAt):
+def session_of(condition: k.Condition) -> str | None:
+    if isinstance(condition, k.LogEndsAt):
         return condition.session
-    return condition.id.id if condition.id.collection == HEAD else None
+    return condition.id.id if condition.id.collection == k.HEAD else None
 
 
-def head_of(batch: Batch) -> DocId | None:
+def head_of(batch: k.Batch) -> k.DocId | None:
     """Return the head that a batch changes, or else the head in its conditions, or else None."""
-    changed: set[DocId] = set()
+    changed = {at for write in batch.writes for at in written(write)}
     for write in batch.writes:
         match write:
-            case Put(document):
-                changed.add(document.key)
-            case Append(lines):
-                changed |= {head_id(line.session) for line in lines}
-            case Truncate(session, _) | Expire(session, _):
-                changed.add(head_id(session))
-            case Due(at) | Hold(at):
-                changed.add(at)
-            case Wake(ids) | Delete(ids):
-                changed |= {*ids}
-    heads = [at for at in changed if at.collection == HEAD]
+            case k.Append(lines):
+                changed |= {k.head_id(line.session) for line in lines}
+            case k.Truncate(session, _) | k.Expire(session, _):
+                changed.add(k.head_id(session))
+    heads = [at for at in changed if at.collection == k.HEAD]
     if len(heads) > 1:
         raise StoreError("A batch in MongoDB changes one session at most.")
     if heads:
         return heads[0]
-    return next((head_id(name) for it in batch.conditions if (name := session_of(it))), None)
+    return next((k.head_id(name) for it in batch.conditions if (name := session_of(it))), None)
 
 
-def begins_session(batch: Batch, head: DocId | None) -> bool:
-    return any(isinstance(each, Missing) and each.id == head for each in batch.conditions)
+def begins_session(batch: k.Batch, head: k.DocId | None) -> bool:
+    return any(isinstance(each, k.Missing) and each.id == head for each in batch.conditions)
 
 
-def target_of(batch: Batch, effects: Effects) -> DocId | None:
+def target_of(batch: k.Batch, effects: Effects) -> k.DocId | None:
     """Return the only document of a batch; None for several, or if a condition names a log."""
     ids, logs = named(batch.conditions)
     ids |= {at for at, _ in effects.values()}
-    for write in batch.writes:
-        match write:
-            case Due(at) | Hold(at):
-                ids.add(at)
-            case Wake(some):
-                ids |= {*some}
+    ids |= {at for write in batch.writes for at in written(write)}
     return next(iter(ids)) if len(ids) == 1 and not logs else None
-
-
-def chunks(items: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))

@@ -22,54 +22,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from agent_memory.errors import StoreError, StoreUnavailable
-from agent_memory.stores.kernel.coding import HEAD, KEY, head_id, now_micros
-from agent_memory.stores.kernel.contract import (
-    DONE,
-    Batch,
-    Condition,
-    Delete,
-    DeleteWhere,
-    DocId,
-    Document,
-    Free,
-    Kernel,
-    Line,
-    Missing,
-    Outcome,
-    Part,
-    Put,
-    Scan,
-    Tail,
-    Wake,
-    Write,
-)
-from agent_memory.stores.kernel.rules import holds, in_turns, named, selects
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel.coding import now_micros
+from agent_memory.stores.kernel.rules import chunks, holds, in_turns, named, selects
+from agent_memory.stores.mongodb import documents as mongo
 from agent_memory.stores.mongodb.connection import Deployment
-from agent_memory.stores.mongodb.documents import (
-    WITHOUT_BODIES,
-    WITHOUT_LINES,
-    Doc,
-    Effects,
-    HeadChange,
-    begins_session,
-    chunks,
-    document_of,
-    empty,
-    filter_of,
-    free,
-    head_of,
-    is_unbounded,
-    is_upkeep,
-    marked,
-    place_of,
-    selection,
-    session_of,
-    state_of,
-    target_of,
-    timing_of,
-    token,
-    values_of,
-)
+from agent_memory.stores.mongodb.documents import Doc, Effects
 from agent_memory.stores.mongodb.logs import STATE, Logs
 from agent_memory.stores.mongodb.staging import Staging
 
@@ -78,7 +36,7 @@ _TRIES = 50
 _AFTER: Doc = {**STATE, "ops": 1, "oldest_key": 1}
 
 
-class MongoDBKernel(Kernel):
+class MongoDBKernel(k.Kernel):
     """The kernel on MongoDB; see `Kernel`. A read first applies the committed batches it finds."""
 
     remote = True
@@ -93,16 +51,16 @@ class MongoDBKernel(Kernel):
         self._staging = Staging(namespace, self.table)
 
     def documents(
-        self, ids: Sequence[DocId], *, tails: bool = False, bodies: bool = True
-    ) -> list[Document | None]:
-        docs = self._docs(ids, WITHOUT_LINES if bodies else WITHOUT_BODIES)
+        self, ids: Sequence[k.DocId], *, tails: bool = False, bodies: bool = True
+    ) -> list[k.Document | None]:
+        docs = self._docs(ids, mongo.WITHOUT_LINES if bodies else mongo.WITHOUT_BODIES)
         documents = (docs.get(self._place(at)) for at in ids)
         return [
-            document_of(doc, tails=tails, bodies=bodies) if doc and doc["live"] else None
+            mongo.document_of(doc, tails=tails, bodies=bodies) if doc and doc["live"] else None
             for doc in documents
         ]
 
-    def _docs(self, ids: Sequence[DocId], fields: Doc) -> dict[str, Doc]:
+    def _docs(self, ids: Sequence[k.DocId], fields: Doc) -> dict[str, Doc]:
         """Return the existing documents by `_id`, after applying committed batches."""
         by_place: dict[str, Doc] = {}
         for places in chunks([self._place(at) for at in ids]):
@@ -112,30 +70,30 @@ class MongoDBKernel(Kernel):
             by_place |= {doc["_id"]: doc for doc in docs}
         return by_place
 
-    def scan(self, scan: Scan) -> list[Document]:
+    def scan(self, scan: k.Scan) -> list[k.Document]:
         if scan.limit == 0:
             return []
         self._settle(scan)
         order = ("first", "id") if scan.session else ("id",)
-        fields = WITHOUT_LINES if scan.bodies else WITHOUT_BODIES
+        fields = mongo.WITHOUT_LINES if scan.bodies else mongo.WITHOUT_BODIES
         if scan.names:
             fields = {"c": 1, "id": 1}
-        which = selection(self._namespace, scan)
+        which = mongo.selection(self._namespace, scan)
         docs = self.table.all(which, fields, by=order, limit=scan.limit or 0)
         if scan.names:
-            return [Document(doc["c"], doc["id"]) for doc in docs]
-        return [document_of(doc, tails=scan.tails, bodies=scan.bodies) for doc in docs]
+            return [k.Document(doc["c"], doc["id"]) for doc in docs]
+        return [mongo.document_of(doc, tails=scan.tails, bodies=scan.bodies) for doc in docs]
 
-    def _settle(self, scan: Scan) -> None:
+    def _settle(self, scan: k.Scan) -> None:
         """Apply committed batches whose documents the scan may select. Heads are never tagged."""
-        if scan.collection == KEY and scan.session:
-            self._staging.settle_head(self._place(head_id(scan.session)))
-        elif scan.collection != HEAD:
+        if scan.collection == k.KEY and scan.session:
+            self._staging.settle_head(self._place(k.head_id(scan.session)))
+        elif scan.collection != k.HEAD:
             self._staging.settle(scan.collection)
 
     def owners(self, collection: str, beginning: str) -> list[str]:
-        self._settle(Scan(collection))
-        which = selection(self._namespace, Scan(collection))
+        self._settle(k.Scan(collection))
+        which = mongo.selection(self._namespace, k.Scan(collection))
         owners = self.table.distinct("owner", {**which, "owner": {"$gte": beginning}})
         return sorted(owner for owner in owners if owner and owner.startswith(beginning))
 
@@ -145,9 +103,14 @@ class MongoDBKernel(Kernel):
         names = {*self.table.distinct("c", stored), *self.table.distinct("c", committed)}
         return sorted(name for name in names if name.startswith(beginning))
 
-    def due(self, collection: str, limit: int) -> list[Document]:
+    def due(self, collection: str, limit: int) -> list[k.Document]:
         now = now_micros()
-        which: Doc = {"ns": self._namespace, "c": collection, "due": {"$lte": now}, **free(now)}
+        which: Doc = {
+            "ns": self._namespace,
+            "c": collection,
+            "due": {"$lte": now},
+            **mongo.free(now),
+        }
         # all due documents are needed, because their owners take turns
         fields: Doc = dict.fromkeys(["id", "owner", "due", "gone", "live"], 1)
         docs = self.table.all(which, fields, by=("due", "id"))
@@ -156,36 +119,38 @@ class MongoDBKernel(Kernel):
                 self._finish_deletion(doc["_id"])
         live = [doc for doc in docs if doc["live"]]
         turns = in_turns(live, owner=lambda doc: str(doc.get("owner")))[:limit]
-        documents = self.documents([DocId(collection, doc["id"]) for doc in turns], tails=True)
+        documents = self.documents([k.DocId(collection, doc["id"]) for doc in turns], tails=True)
         return [document for document in documents if document is not None]
 
-    def lines(self, parts: Sequence[Part]) -> list[Line]:
-        return self._logs.read([self._place(head_id(part.session)) for part in parts], parts)
+    def lines(self, parts: Sequence[k.Part]) -> list[k.Line]:
+        return self._logs.read([self._place(k.head_id(part.session)) for part in parts], parts)
 
     def counts(self, collection: str) -> tuple[int, int]:
         sums = {"n": {"$sum": 1}, "ends": {"$sum": "$end"}, "gone": {"$sum": "$begin"}}
-        totals = self.table.group(selection(self._namespace, Scan(collection)), sums)
+        totals = self.table.group(mongo.selection(self._namespace, k.Scan(collection)), sums)
         return totals.get("n", 0), totals.get("ends", 0) - totals.get("gone", 0)
 
-    def _refusal(self, batch: Batch) -> Outcome | None:
+    def _refusal(self, batch: k.Batch) -> k.Outcome | None:
         """Return the outcome of a refused batch, or None if the batch's conditions hold now."""
         ids, logs = named(batch.conditions)
-        docs = self._docs([*{*ids, *map(head_id, logs)}], WITHOUT_LINES)
+        docs = self._docs([*{*ids, *map(k.head_id, logs)}], mongo.WITHOUT_LINES)
         if self._all_hold(batch.conditions, docs):
             return None
         by_id = {at: docs.get(self._place(at)) for at in ids}
-        there = {at: document_of(doc) if doc and doc["live"] else None for at, doc in by_id.items()}
-        return Outcome(False, there, {session: self._tail(docs, session) for session in logs})
+        there = {
+            at: mongo.document_of(doc) if doc and doc["live"] else None for at, doc in by_id.items()
+        }
+        return k.Outcome(False, there, {session: self._tail(docs, session) for session in logs})
 
-    def _all_hold(self, conditions: Sequence[Condition], docs: Mapping[str, Doc]) -> bool:
+    def _all_hold(self, conditions: Sequence[k.Condition], docs: Mapping[str, Doc]) -> bool:
         ids, logs = named(conditions)
-        states = {at: state_of(docs.get(self._place(at))) for at in ids}
+        states = {at: mongo.state_of(docs.get(self._place(at))) for at in ids}
         tails = {session: self._tail(docs, session) for session in logs}
         return all(holds(condition, states, tails, now_micros()) for condition in conditions)
 
-    def _tail(self, docs: Mapping[str, Doc], session: str) -> Tail:
-        head = docs.get(self._place(head_id(session)))
-        return Tail(head["end"], head["total"]) if head and head["live"] else Tail()
+    def _tail(self, docs: Mapping[str, Doc], session: str) -> k.Tail:
+        head = docs.get(self._place(k.head_id(session)))
+        return k.Tail(head["end"], head["total"]) if head and head["live"] else k.Tail()
 
     def _finish_deletion(self, place: str) -> None:
         gone = {"_id": place, "gone": 1}
@@ -194,7 +159,7 @@ class MongoDBKernel(Kernel):
             return
         self._staging.settle_head(place)  # apply the head's committed batches first
         self._logs.drop(head["log"])
-        which = selection(self._namespace, Scan(KEY, session=head["id"]))
+        which = mongo.selection(self._namespace, k.Scan(k.KEY, session=head["id"]))
         keys = self.table.all(which, {"version": 1})
         if self.table.find_one({**gone, "log": head["log"]}, {"_id": 1}) is None:
             return  # a new session may have begun since, and the keys may belong to it
@@ -203,18 +168,22 @@ class MongoDBKernel(Kernel):
             self.table.delete_all({"_id": {"$in": ids}, "version": {"$in": versions}})
         self.table.delete({**gone, "log": head["log"]})
 
-    def _place(self, at: DocId) -> str:
-        return place_of(self._namespace, at)
+    def _place(self, at: k.DocId) -> str:
+        return mongo.place_of(self._namespace, at)
 
-    def commit(self, batch: Batch) -> Outcome:
-        if not batch.conditions and all(isinstance(write, Wake) for write in batch.writes):
-            for write in batch.writes:
-                self._wake(write)
-            return DONE
-        if any(isinstance(each, DeleteWhere) and is_unbounded(each.scan) for each in batch.writes):
+    def commit(self, batch: k.Batch) -> k.Outcome:
+        wakes = [write for write in batch.writes if isinstance(write, k.Wake)]
+        if not batch.conditions and len(wakes) == len(batch.writes):
+            for ids, micros in wakes:
+                due = {"$min": {"due": now_micros() + micros}}
+                for some in chunks([self._place(at) for at in ids]):
+                    self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
+            return k.DONE
+        scans = [write.scan for write in batch.writes if isinstance(write, k.DeleteWhere)]
+        if any(scan.owner is None and scan.session is None for scan in scans):
             self._sweep(batch)
-            return DONE
-        head = head_of(batch)
+            return k.DONE
+        head = mongo.head_of(batch)
         for _ in range(_TRIES):
             if (outcome := self._try(batch, head)) is not None:
                 return outcome
@@ -222,35 +191,35 @@ class MongoDBKernel(Kernel):
             "Other writers kept changing the same documents in MongoDB. Try again."
         )
 
-    def _try(self, batch: Batch, head: DocId | None) -> Outcome | None:
+    def _try(self, batch: k.Batch, head: k.DocId | None) -> k.Outcome | None:
         """Try to commit a batch. Return its outcome, or None if it has to be tried again."""
-        op = token()
+        op = mongo.token()
         if not batch.writes:
-            return self._refusal(batch) or DONE
-        deleted = [at for write in batch.writes if isinstance(write, Delete) for at in write.ids]
+            return self._refusal(batch) or k.DONE
+        deleted = [at for write in batch.writes if isinstance(write, k.Delete) for at in write.ids]
         if head is not None and head in deleted:
             return self._delete_session(batch, head, op)
         effects, selected = self._effects(batch, head)
         if head is not None and not effects:
             return self._change_head(batch, head, op)
-        target = None if selected else target_of(batch, effects)
+        target = None if selected else mongo.target_of(batch, effects)
         if target is not None:
             return self._change_one(batch, target, op)
         if not effects:
-            return self._refusal(batch) or DONE
+            return self._refusal(batch) or k.DONE
         return self._change_several(batch, head, op, effects, selected)
 
     def _change_several(
         self,
-        batch: Batch,
-        head: DocId | None,
+        batch: k.Batch,
+        head: k.DocId | None,
         op: str,
         effects: Effects,
-        selected: Mapping[str, Scan],
-    ) -> Outcome | None:
+        selected: Mapping[str, k.Scan],
+    ) -> k.Outcome | None:
         primary = head or list(effects.values())[-1][0]
         at = self._place(primary)
-        begins = begins_session(batch, head)
+        begins = mongo.begins_session(batch, head)
         try:
             tagged = self._staging.tag(op, primary, effects, begins=begins)
             is_free = tagged is None or len(tagged) == len(effects)
@@ -259,14 +228,14 @@ class MongoDBKernel(Kernel):
                 if head is not None:
                     outcome = self._change_head(batch, head, op, lists=True)
                 elif self._staging.commit(op, at):
-                    outcome = DONE
+                    outcome = k.DONE
         except StoreUnavailable:
             raise  # another call that finds the tags will apply or refuse the batch
         except BaseException:
             self._staging.take_off(op)
             raise
         if outcome is not None and outcome.done:
-            if any(name.collection != KEY or not document for name, document in effects.values()):
+            if any(name.collection != k.KEY or not document for name, document in effects.values()):
                 with suppress(StoreError):  # if this fails, a call that finds the tags applies them
                     self._staging.apply([op], at, effects)
                     if head is not None:
@@ -283,10 +252,10 @@ class MongoDBKernel(Kernel):
 
     def _holds(
         self,
-        batch: Batch,
-        head: DocId | None,
+        batch: k.Batch,
+        head: k.DocId | None,
         effects: Effects,
-        selected: Mapping[str, Scan],
+        selected: Mapping[str, k.Scan],
         tagged: Mapping[str, Doc],
     ) -> bool:
         """Return whether the conditions hold, except those on `head`, which are not checked here.
@@ -295,28 +264,30 @@ class MongoDBKernel(Kernel):
         """
         for place, scan in selected.items():
             doc = tagged.get(place)
-            if doc is None or not doc["live"] or not selects(scan, document_of(doc)):
+            if doc is None or not doc["live"] or not selects(scan, mongo.document_of(doc)):
                 return False
-        conditions = [it for it in batch.conditions if head is None or session_of(it) != head.id]
+        conditions = [
+            it for it in batch.conditions if head is None or mongo.session_of(it) != head.id
+        ]
         others = [at for at in named(conditions)[0] if self._place(at) not in effects]
-        docs = {**tagged, **(self._docs(others, WITHOUT_BODIES) if others else {})}
+        docs = {**tagged, **(self._docs(others, mongo.WITHOUT_BODIES) if others else {})}
         return self._all_hold(conditions, docs)
 
     def _effects(
-        self, batch: Batch, head: DocId | None
-    ) -> tuple[dict[str, tuple[DocId, Document | None]], dict[str, Scan]]:
+        self, batch: k.Batch, head: k.DocId | None
+    ) -> tuple[dict[str, tuple[k.DocId, k.Document | None]], dict[str, k.Scan]]:
         """Return a batch's changed documents without the head, and the scans that select documents
         for deletion. The keys of both are `_id`s."""
-        effects: dict[str, tuple[DocId, Document | None]] = {}
-        selected: dict[str, Scan] = {}
+        effects: dict[str, tuple[k.DocId, k.Document | None]] = {}
+        selected: dict[str, k.Scan] = {}
         for write in batch.writes:
-            changed: list[tuple[DocId, Document | None]] = []
+            changed: list[tuple[k.DocId, k.Document | None]] = []
             match write:
-                case Put(document) if document.key != head:
+                case k.Put(document) if document.key != head:
                     changed = [(document.key, document)]
-                case Delete(ids):
+                case k.Delete(ids):
                     changed = [(at, None) for at in ids]
-                case DeleteWhere(scan) if not (head and is_upkeep(scan)):
+                case k.DeleteWhere(scan) if not (head and mongo.is_upkeep(scan)):
                     changed = [(hit.key, None) for hit in self.scan(scan._replace(names=True))]
                     selected |= {self._place(at): scan for at, _ in changed}
             for at, then in changed:
@@ -325,26 +296,25 @@ class MongoDBKernel(Kernel):
         return effects, selected
 
     def _change_head(
-        self, batch: Batch, head: DocId, op: str, *, lists: bool = False
-    ) -> Outcome | None:
+        self, batch: k.Batch, head: k.DocId, op: str, *, lists: bool = False
+    ) -> k.Outcome | None:
         """Write a head and its log. With `lists`, commit the batch by adding it to `ops`."""
         if not lists and not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
         place, now = self._place(head), now_micros()
-        change = HeadChange(batch, head, op, now)
+        change = mongo.HeadChange(batch, head, op, now)
         which: Doc = {"_id": place}
         if lists:
             which[f"refused.{op}"] = {"$exists": False}
             change.set["ops" if change.begins else f"ops.{op}"] = {op: 1} if change.begins else 1
         if change.cut_at is not None:
             before = self.table.find_one({"_id": place, "live": 1})
-            if before is not None and "cut" in before:
-                self._logs.clear_cut(before)  # after the change, this could remove new lines
-            total = None if before is None else self._logs.total(before, change.cut_at)
-            if before is None or total is None:
+            if before is None:
                 return self._refusal(batch)
+            if "cut" in before:
+                self._logs.clear_cut(before)  # after the change, this could remove new lines
             which |= {name: before[name] for name in ("log", "g", "end", "begin", "spilled")}
-            change.truncate(before, total)
+            change.truncate(before)
         log, generation = change.log, change.generation
         if change.is_heavy:
             if log is None:
@@ -358,10 +328,12 @@ class MongoDBKernel(Kernel):
                 self._logs.unstage(log or "", change.rows)
             return self._refusal(batch)
         self._tidy(after, change.since)
-        tails = {batch.tail: Tail(after["end"], after["total"])} if batch.tail else {}
-        return Outcome(True, {}, tails)
+        tails = {batch.tail: k.Tail(after["end"], after["total"])} if batch.tail else {}
+        return k.Outcome(True, {}, tails)
 
-    def _written(self, place: str, which: Doc, change: HeadChange, *, upsert: bool) -> Doc | None:
+    def _written(
+        self, place: str, which: Doc, change: mongo.HeadChange, *, upsert: bool
+    ) -> Doc | None:
         """Create or update a head. Return its new state, or None if it does not match `which`."""
         if not change.begins:
             return self._swap({**which, **change.which}, change.update(), change.op)
@@ -375,16 +347,9 @@ class MongoDBKernel(Kernel):
             return head if change.op in head.get("marks", ()) else None
         return {"_id": place, "id": change.head.id, "ops": {}, **change.first_state()}
 
-    def _updated(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
-        """Change a document if it matches. Return whether it was changed."""
-        # If the first reply was lost, the repeated command does not match, but `marks` has `op`.
-        return self.table.update(which, change, upsert=upsert) or (
-            self.table.find_one({"_id": which["_id"], "marks": op}, {"_id": 1}) is not None
-        )
-
     def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
         after = self.table.swap(which, change, _AFTER)
-        # the reply may have been lost, as in `_updated`
+        # the reply may have been lost, as in `Table.update_once`
         return after or self.table.find_one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
@@ -396,68 +361,64 @@ class MongoDBKernel(Kernel):
                 self._staging.settle_head(place)
             if since is not None and head.get("oldest_key", since) < since:
                 self._staging.settle_head(place)
-                old = selection(self._namespace, Scan(KEY, session=head["id"], first_below=since))
+                scan = k.Scan(k.KEY, session=head["id"], first_below=since)
+                old = mongo.selection(self._namespace, scan)
                 self.table.delete_all({**old, "op": {"$exists": False}})
                 same = {"_id": place, "log": head["log"], "oldest_key": head["oldest_key"]}
                 self.table.update(same, {"$set": {"oldest_key": since}})
 
-    def _delete_session(self, batch: Batch, head: DocId, op: str) -> Outcome | None:
+    def _delete_session(self, batch: k.Batch, head: k.DocId, op: str) -> k.Outcome | None:
         """Mark a session as gone, then delete its data. `due` continues an interrupted deletion."""
         place, now = self._place(head), now_micros()
         if not self._holds(batch, head, {}, {}, {}):
             return self._refusal(batch)
-        change = HeadChange(Batch(batch.conditions, []), head, op, now)
-        gone = {"$set": {"live": 0, "gone": 1, "due": now}, **marked(op)}
-        if not self._updated({"_id": place, **change.which}, gone, op):
+        change = mongo.HeadChange(k.Batch(batch.conditions, []), head, op, now)
+        gone = {"$set": {"live": 0, "gone": 1, "due": now}, **mongo.marked(op)}
+        if not self.table.update_once({"_id": place, **change.which}, gone, op):
             return self._refusal(batch)
         self._finish_deletion(place)
-        return DONE
+        return k.DONE
 
-    def _change_one(self, batch: Batch, at: DocId, op: str) -> Outcome | None:
+    def _change_one(self, batch: k.Batch, at: k.DocId, op: str) -> k.Outcome | None:
         place, now = self._place(at), now_micros()
-        which = {"_id": place, "op": {"$exists": False}, **filter_of(batch.conditions, now)}
+        which = {"_id": place, "op": {"$exists": False}, **mongo.filter_of(batch.conditions, now)}
         values: Doc = {}
-        upsert = all(isinstance(condition, Missing | Free) for condition in batch.conditions)
+        upsert = all(isinstance(condition, k.Missing | k.Free) for condition in batch.conditions)
         is_put = False
         for write in batch.writes:
             match write:
-                case Put(document):
-                    values |= {"live": 1, **values_of(document)}
+                case k.Put(document):
+                    values |= {"live": 1, **mongo.values_of(document)}
                     is_put = True
-                case Delete([_]):
+                case k.Delete([_]):
                     done = self.table.delete(which) or not batch.conditions
-                    return DONE if done else self._again(batch, place)
+                    return k.DONE if done else self._again(batch, place)
                 case _:
-                    values |= timing_of(write, now)
-        new = {k: v for k, v in empty(self._namespace, at).items() if k not in values}
-        change = {"$set": values, **marked(op), "$setOnInsert": new}
-        if self._updated(which, change, op, upsert=upsert and is_put):
-            return DONE
+                    values |= mongo.timing_of(write, now)
+        missing = mongo.empty(self._namespace, at)
+        new = {name: value for name, value in missing.items() if name not in values}
+        change = {"$set": values, **mongo.marked(op), "$setOnInsert": new}
+        if self.table.update_once(which, change, op, upsert=upsert and is_put):
+            return k.DONE
         return self._again(batch, place)
 
-    def _again(self, batch: Batch, place: str) -> Outcome | None:
+    def _again(self, batch: k.Batch, place: str) -> k.Outcome | None:
         """Return the outcome of a change that did not match, or None if it may be tried again."""
         document = self.table.find_one({"_id": place}, {"op": 1, "at": 1, "begins": 1})
         if document is not None and "op" in document:
             self._staging.resolve([document], force=True)
         return self._refusal(batch)
 
-    def _wake(self, write: Write) -> None:
-        if isinstance(write, Wake):
-            due = {"$min": {"due": now_micros() + write.micros}}
-            for some in chunks([self._place(at) for at in write.ids]):
-                self.table.update_all({"_id": {"$in": some}, "live": 1}, due)
-
-    def _sweep(self, batch: Batch) -> None:
+    def _sweep(self, batch: k.Batch) -> None:
         """Delete whole collections, and refuse uncommitted batches that write to them."""
         for write in batch.writes:
             match write:
-                case Delete(ids) if not batch.conditions:
+                case k.Delete(ids) if not batch.conditions:
                     for at in ids:
                         self.table.delete({"_id": self._place(at)})
-                case DeleteWhere(scan) if not batch.conditions:
+                case k.DeleteWhere(scan) if not batch.conditions:
                     self._staging.settle(scan.collection, force=True)
-                    self.table.delete_all(selection(self._namespace, scan))
+                    self.table.delete_all(mongo.selection(self._namespace, scan))
                 case _:
                     raise StoreError(
                         "A batch in MongoDB that deletes whole collections cannot have conditions "

@@ -18,20 +18,10 @@ from collections.abc import Sequence
 
 from agent_memory.errors import Damaged
 from agent_memory.stores.kernel.contract import Line, Part
+from agent_memory.stores.kernel.rules import chunks
+from agent_memory.stores.mongodb import documents as mongo
 from agent_memory.stores.mongodb.connection import Table
-from agent_memory.stores.mongodb.documents import (
-    HEAVY,
-    Doc,
-    chunks,
-    field_of,
-    ids_of,
-    in_documents,
-    is_away,
-    line_of,
-    put_together,
-    reference,
-    weight,
-)
+from agent_memory.stores.mongodb.documents import Doc
 
 STATE: Doc = dict.fromkeys(
     ("id", "live", "log", "g", "end", "total", "begin", "low", "spilled", "weight", "cut"), 1
@@ -65,9 +55,9 @@ class Logs:
             for n, (head, wanted) in some.items():
                 own = {seq: rows[head["log"], seq] for seq in wanted if (head["log"], seq) in rows}
                 if len(own) == len(wanted) and all(
-                    row.get("g", 0) <= head["g"] and not is_away(row) for row in own.values()
+                    row.get("g", 0) <= head["g"] and not mongo.is_away(row) for row in own.values()
                 ):
-                    lines[n] = [line_of(parts[n].session, row) for row in own.values()]
+                    lines[n] = [mongo.line_of(parts[n].session, row) for row in own.values()]
         raise Damaged(
             "Lines of a session are missing in MongoDB. Check whether somebody removed documents "
             "from the collection agent_memory_messages."
@@ -86,46 +76,28 @@ class Logs:
                 where = {"$gte": some[0], "$lte": some[-1]} if whole else {"$in": some}
                 ranges.append({"log": log, "seq": where})
             for seq in seqs[len(older) :]:
-                if (row := lines.get(field_of(seq))) is not None:
+                if (row := lines.get(mongo.field_of(seq))) is not None:
                     rows[log, seq] = row
-                    away += ids_of(log, row) if is_away(row) else []
-        for at in range(0, len(ranges), 2):
-            some_ranges = ranges[at : at + 2]
+                    away += mongo.ids_of(log, row) if mongo.is_away(row) else []
+        for some_ranges in chunks(ranges, 2):
             which = some_ranges[0] if len(some_ranges) == 1 else {"$or": some_ranges}
-            for row in put_together(self._messages.all(which)):
+            for row in mongo.put_together(self._messages.all(which)):
                 before = rows.get((row["log"], row["seq"]))
                 if not row.get("staged") and (before is None or row["g"] > before["g"]):
                     rows[row["log"], row["seq"]] = row
         for names in chunks(away):
-            fetched = put_together(self._messages.all({"_id": {"$in": names}}))
+            fetched = mongo.put_together(self._messages.all({"_id": {"$in": names}}))
             rows |= {(row["log"], row["seq"]): row for row in fetched}
         return rows
 
-    def total(self, head: Doc, seq: int) -> int | None:
-        """Return the running total at a seq; the total of the log if it ends before the seq.
-
-        Return None if the line is missing, or of a newer generation than the head.
-        """
-        if seq >= head["end"]:
-            return int(head["total"])
-        if not seq:
-            return 0
-        if seq <= head["begin"]:  # the line has expired: return the total before the first line
-            rows = self._rows([(head, [head["begin"] + 1])])
-            row = rows.get((head["log"], head["begin"] + 1))
-            return None if row is None else int(row["total"] - row["tokens"])
-        row = head["lines"].get(field_of(seq))
-        row = row or self._rows([(head, [seq])]).get((head["log"], seq))
-        return None if row is None or row.get("g", 0) > head["g"] else int(row["total"])
-
     def stage(self, log: str, session: str, generation: int, rows: Sequence[Doc]) -> list[Doc]:
         """Write lines as documents before an append. Return the references for the head."""
-        docs = [doc for row in rows for doc in in_documents(log, session, generation, row)]
+        docs = [doc for row in rows for doc in mongo.in_documents(log, session, generation, row)]
         self._messages.insert([{**doc, "staged": 1} for doc in docs])
-        return [reference(row) for row in rows]
+        return [mongo.reference(row) for row in rows]
 
     def unstage(self, log: str, rows: Sequence[Doc]) -> None:
-        ids = [row_id for row in rows for row_id in ids_of(log, row)]
+        ids = [row_id for row in rows for row_id in mongo.ids_of(log, row)]
         self._messages.delete_all({"_id": {"$in": ids}})
 
     def tidy(self, head: Doc) -> None:
@@ -134,7 +106,7 @@ class Logs:
             self.clear_cut(head)
         if head["low"] <= head["begin"]:
             self._clear_expired(head["_id"])
-        if head["weight"] > HEAVY:
+        if head["weight"] > mongo.HEAVY:
             self.spill(head)
 
     def spill(self, head: Doc) -> None:
@@ -143,27 +115,29 @@ class Logs:
             same = {"_id": head["_id"], "log": head["log"]}
             head = self._heads.find_one(same, _LOG) or {"lines": {}}
         rows = sorted(head["lines"].values(), key=lambda row: int(row["seq"]))
-        for at in range(0, len(rows), _MOST_AT_ONCE):
-            if not self._spill(head, rows[at : at + _MOST_AT_ONCE]):
+        for some in chunks(rows, _MOST_AT_ONCE):
+            if not self._spill(head, some):
                 return
 
     def _spill(self, head: Doc, rows: Sequence[Doc]) -> bool:
         log, session, g = head["log"], head["id"], head["g"]
-        away = [ids_of(log, row)[0] for row in rows if is_away(row)]
-        some = [in_documents(log, session, g, row)[0] for row in rows if not is_away(row)]
+        away = [mongo.ids_of(log, row)[0] for row in rows if mongo.is_away(row)]
+        some = [
+            mongo.in_documents(log, session, g, row)[0] for row in rows if not mongo.is_away(row)
+        ]
         self._messages.insert(some)  # `insert` skips documents that another process has inserted
         if away:
             self._messages.update_all(
                 {"_id": {"$in": away}}, {"$set": {"g": g}, "$unset": {"staged": ""}}
             )
-        first, last = (f"lines.{field_of(rows[at]['seq'])}.w" for at in (0, -1))
+        first, last = (f"lines.{mongo.field_of(rows[at]['seq'])}.w" for at in (0, -1))
         # if the head still has the first and the last line, it also has all lines between them
         done = self._heads.update(
             {"_id": head["_id"], "live": 1, "log": log, first: rows[0]["w"], last: rows[-1]["w"]},
             {
                 "$set": {"spilled": rows[-1]["seq"]},
-                "$inc": {"weight": -sum(map(weight, rows))},
-                "$unset": {f"lines.{field_of(row['seq'])}": "" for row in rows},
+                "$inc": {"weight": -sum(map(mongo.weight, rows))},
+                "$unset": {f"lines.{mongo.field_of(row['seq'])}": "" for row in rows},
             },
         )
         if not done:
@@ -200,9 +174,9 @@ class Logs:
             same = {"_id": place, **{name: head[name] for name in ("log", "g", "begin", "spilled")}}
             rows = [row for row in head["lines"].values() if row["seq"] <= head["begin"]]
             if rows:
-                fields = {f"lines.{field_of(row['seq'])}": "" for row in rows}
-                at = f"lines.{field_of(rows[0]['seq'])}.w"
-                lighter = {"weight": -sum(map(weight, rows))}
+                fields = {f"lines.{mongo.field_of(row['seq'])}": "" for row in rows}
+                at = f"lines.{mongo.field_of(rows[0]['seq'])}.w"
+                lighter = {"weight": -sum(map(mongo.weight, rows))}
                 gone = {"$unset": fields, "$inc": lighter}
                 if not self._heads.update({**same, at: rows[0]["w"]}, gone):
                     continue
@@ -219,7 +193,6 @@ def _seqs(head: Doc | None, part: Part) -> list[int]:
         return []
     if part.seqs is not None:
         return [seq for seq in part.seqs if head["begin"] < seq <= head["end"]]
-    first, last = max(part.after, head["begin"], 0) + 1, head["end"]
-    return list(
-        range(first, (last if part.limit is None else min(last, first + part.limit - 1)) + 1)
-    )
+    first = max(part.after, head["begin"], 0) + 1
+    last = head["end"] if part.limit is None else min(head["end"], first + part.limit - 1)
+    return list(range(first, last + 1))

@@ -18,18 +18,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from agent_memory.stores.kernel.coding import HEAD
-from agent_memory.stores.kernel.contract import DocId
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.mongodb import documents as mongo
 from agent_memory.stores.mongodb.connection import Table
-from agent_memory.stores.mongodb.documents import (
-    Doc,
-    Effects,
-    empty,
-    marked,
-    place_of,
-    token,
-    values_of,
-)
+from agent_memory.stores.mongodb.documents import Doc, Effects
 
 _PATIENCE_SECONDS = 0.3
 _PAUSE_SECONDS = 0.01
@@ -49,14 +41,14 @@ class Staging:
         self._documents = documents
 
     def tag(
-        self, op: str, at: DocId, effects: Effects, *, begins: bool = False
+        self, op: str, at: k.DocId, effects: Effects, *, begins: bool = False
     ) -> dict[str, Doc] | None:
         """Tag documents for the batch `op` with the primary `at`, which it creates if it `begins`.
 
         Return the tagged documents without their bodies, by `_id`; None if no document existed
         before. Documents that another batch has tagged are left out.
         """
-        first = place_of(self._namespace, at)
+        first = mongo.place_of(self._namespace, at)
         changes: list[tuple[Doc, Doc]] = []
         if begins:
             changes.append(({"_id": first}, {"$setOnInsert": self.stub(at)}))
@@ -65,9 +57,9 @@ class Staging:
             name, document = effects[place]
             tag: Doc = {"op": op, "at": first, "tagged": self._group(name.collection)}
             tag |= {"begins": 1} if begins else {}
-            tag |= {"gone": 1} if document is None else {"put": values_of(document)}
+            tag |= {"gone": 1} if document is None else {"put": mongo.values_of(document)}
             which = {"_id": place, "op": {"$exists": False}}
-            new = empty(self._namespace, name)
+            new = mongo.empty(self._namespace, name)
             changes.append((which, {"$set": tag, "$setOnInsert": new}))
         inserted = self._documents.update_each(changes, upsert=True)
         if inserted.issuperset(effects):
@@ -76,10 +68,9 @@ class Staging:
 
     def commit(self, op: str, at: str) -> bool:
         """Commit a batch whose primary is not a head. Return False if it was refused."""
-        done = {"$set": {"done": 1}, **marked(op)}
-        return self._documents.update({"_id": at, "op": op, "done": {"$exists": False}}, done) or (
-            self._documents.find_one({"_id": at, "marks": op}, {"_id": 1}) is not None
-        )
+        done = {"$set": {"done": 1}, **mongo.marked(op)}
+        which = {"_id": at, "op": op, "done": {"$exists": False}}
+        return self._documents.update_once(which, done, op)
 
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
         """Apply the tags of committed batches with the primary `at`.
@@ -92,7 +83,7 @@ class Staging:
             puts = {doc["_id"]: (doc["op"], doc["put"]) for doc in tagged if "put" in doc}
         else:
             tagged = []
-            puts = {it: (ops[0], values_of(put)) for it, (_, put) in effects.items() if put}
+            puts = {it: (ops[0], mongo.values_of(put)) for it, (_, put) in effects.items() if put}
         changes = [
             ({"_id": place, "op": op}, {"$set": {**values, "live": 1}, "$unset": _TAG})
             for place, (op, values) in sorted(puts.items(), key=lambda put: put[0] == at)
@@ -143,7 +134,7 @@ class Staging:
 
     def _end(self, op: str, at: str, begins: bool, *, force: bool) -> bool:
         patience = time.monotonic() + _PATIENCE_SECONDS
-        of_head = at.startswith(self._group(HEAD))
+        of_head = at.startswith(self._group(k.HEAD))
         while True:
             primary: Any = self._documents.find_one({"_id": at}, _PRIMARY) or {}
             if op in primary.get("ops", {}) or (primary.get("op") == op and "done" in primary):
@@ -170,7 +161,7 @@ class Staging:
         """Ensure that a batch is never committed, unless it is committed already."""
         if of_head:
             which: Doc = {"_id": at, f"ops.{op}": {"$exists": False}}
-            new = self.stub(DocId(HEAD, at.removeprefix(self._group(HEAD))))
+            new = self.stub(k.DocId(k.HEAD, at.removeprefix(self._group(k.HEAD))))
             change = {"$set": {f"refused.{op}": 1}, "$setOnInsert": new}
             self._documents.update(which, change, upsert=True)
             return
@@ -178,9 +169,9 @@ class Staging:
         if not self._documents.delete({**which, "live": 0}):
             self._documents.update(which, {"$unset": _TAG})
 
-    def stub(self, at: DocId) -> Doc:
+    def stub(self, at: k.DocId) -> Doc:
         """Return the fields of a placeholder for a missing head, in which batches are refused."""
-        return {**empty(self._namespace, at), "ops": {}, "log": token()}
+        return {**mongo.empty(self._namespace, at), "ops": {}, "log": mongo.token()}
 
     def _group(self, collection: str) -> str:
-        return place_of(self._namespace, DocId(collection, ""))
+        return mongo.place_of(self._namespace, k.DocId(collection, ""))

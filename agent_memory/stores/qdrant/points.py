@@ -18,8 +18,8 @@ from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import informativeness, ranked
 from agent_memory.retrieval.vectors import TOKEN, Tokens
 from agent_memory.stores.damage import undamaged
-from agent_memory.stores.kernel.coding import VECTOR, record_body, record_from, to_micros
-from agent_memory.stores.kernel.contract import Document
+from agent_memory.stores.kernel import contract as k
+from agent_memory.stores.kernel.coding import record_body, record_from, to_micros
 from agent_memory.stores.kernel.indexes import hits
 
 try:
@@ -76,8 +76,8 @@ def record_at(payload: dict[str, Any] | None, block: str) -> Record:
     def get(name: str) -> Any:
         return (payload or {}).get(name)
 
-    document = Document(
-        collection=f"{VECTOR}{block}",
+    document = k.Document(
+        collection=f"{k.VECTOR}{block}",
         id=get("id"),
         owner=get("owner"),
         session=get("session_id"),
@@ -86,7 +86,7 @@ def record_at(payload: dict[str, Any] | None, block: str) -> Record:
         about=get("created_at"),
         body=get("body"),
     )
-    return record_from(document, "vector", block)
+    return record_from(document)
 
 
 def features_at(points: Sequence[Any], dimension: int) -> Features:

@@ -16,21 +16,9 @@ from agent_memory.errors import DimensionMismatch
 from agent_memory.retrieval.index import DEPTH
 from agent_memory.stores.damage import undamaged
 from agent_memory.stores.kernel.coding import mismatch
+from agent_memory.stores.qdrant import points
 from agent_memory.stores.qdrant.connection import Connection, Missing, Taken
-from agent_memory.stores.qdrant.points import (
-    MEANING,
-    WORDS,
-    batches,
-    features_at,
-    holding,
-    models,
-    neighbourhood,
-    numbers_of,
-    queries,
-    ranked_hits,
-    record_at,
-    where,
-)
+from agent_memory.stores.qdrant.points import models
 
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features
@@ -98,7 +86,7 @@ class QdrantStore:
 
         def write() -> None:
             with self._connection.reached() as client:
-                for batch in batches(records, features):
+                for batch in points.batches(records, features):
                     client.upsert(name, batch, wait=True)
 
         try:
@@ -116,31 +104,32 @@ class QdrantStore:
         width = len(query.meaning) or None
         name = self._own(block, width) if block in self._opened else self._stored(block, width)
         depth = int(_MORE * max(DEPTH, limit))
-        requests = queries(owner, query, depth) if limit > 0 and name else []
-        points: dict[Any, Any] = {}
+        requests = points.queries(owner, query, depth) if limit > 0 and name else []
+        found: dict[Any, Any] = {}
         word_counts, count, dimension = [0.0] * len(query.words), 0, 0
         if requests and name is not None:
             dimension = embedding(name)[0]
             try:
                 with self._connection.reached() as client:
                     batch = client.query_batch_points(name, requests)
-                    count = client.count(name, count_filter=where(owner=owner), exact=False).count
+                    owned = points.where(owner=owner)
+                    count = client.count(name, count_filter=owned, exact=False).count
                     answers = [answer.points for answer in batch]
-                    best = answers[len(numbers_of(query)) :]
+                    best = answers[len(points.numbers_of(query)) :]
                     candidates = {point.id: point for hits in best for point in hits}
                     if candidates:
-                        near, _ = client.scroll(
-                            name, neighbourhood(owner, candidates), limit=_NEAR * len(candidates),
-                            with_vectors=True,
-                        )  # fmt: skip
-                        points = {**{point.id: point for point in near}, **candidates}
-                word_counts = holding(query, answers, count)
+                        wanted = points.neighbourhood(owner, candidates)
+                        most = _NEAR * len(candidates)
+                        near, _ = client.scroll(name, wanted, limit=most, with_vectors=True)
+                        found = {**{point.id: point for point in near}, **candidates}
+                word_counts = points.holding(query, answers, count)
             except Missing:
                 stored, opened = self._collections.of(block), self._opened.get(block)
                 if stored and opened and stored != name:
                     raise DimensionMismatch(mismatch(block, embedding(stored), opened)) from None
-                points, word_counts, count = {}, [0.0] * len(query.words), 0
-        return ranked_hits([*points.values()], dimension, query, word_counts, count, limit, block)
+                found, word_counts, count = {}, [0.0] * len(query.words), 0
+        every = [*found.values()]
+        return points.ranked_hits(every, dimension, query, word_counts, count, limit, block)
 
     def delete_vectors(
         self,
@@ -151,7 +140,7 @@ class QdrantStore:
         after: int = 0,
         lease: Lease | None = None,
     ) -> None:
-        matched = where(owner=owner, session_id=session_id, after=after)
+        matched = points.where(owner=owner, session_id=session_id, after=after)
         name = self._collections.of(block)
         if name is not None:
             with suppress(Missing), self._connection.reached() as client:
@@ -172,19 +161,19 @@ class QdrantStore:
         self, block: str, *, session_id: str | None = None
     ) -> Iterator[tuple[list[Record], Features]]:
         name = self._stored(block, None)
-        matched = None if session_id is None else where(session_id=session_id)
+        matched = None if session_id is None else points.where(session_id=session_id)
         offset: Any = None
         while name is not None:
             try:
                 with self._connection.reached() as client:
-                    points, offset = client.scroll(
+                    page, offset = client.scroll(
                         name, matched, limit=_PAGE, offset=offset, with_vectors=True
                     )
             except Missing:  # the collection was just deleted
                 return
-            if points:
-                decoded = undamaged(points, lambda point: (record_at(point.payload, block), point))
-                features = features_at([point for _, point in decoded], embedding(name)[0])
+            if page:
+                decoded = undamaged(page, lambda it: (points.record_at(it.payload, block), it))
+                features = points.features_at([point for _, point in decoded], embedding(name)[0])
                 yield [record for record, _ in decoded], features
             if offset is None:
                 return
@@ -290,8 +279,8 @@ class Collections:
 
     def _make_whole(self, name: str, dimension: int, model: str) -> None:
         with suppress(Taken):
-            dense = {MEANING: dimension} if dimension else {}
-            self._make(name, dense, (WORDS,), {_MODEL: model})
+            dense = {points.MEANING: dimension} if dimension else {}
+            self._make(name, dense, (points.WORDS,), {_MODEL: model})
         if self._connection.local:  # payload indexes would only cause a warning
             return
         tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)

@@ -6,15 +6,14 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child
 from agent_memory.errors import ConfigError, MissingExtra, StoreError, StoreUnavailable
 from agent_memory.stores.base import UNSURE
+from agent_memory.stores.redis import redis_options, redis_place
 from agent_memory.stores.redis.scripts import Script
-from agent_memory.stores.redis.url import redis_options, redis_place
 
 try:
     from redis import exceptions
@@ -37,18 +36,26 @@ _NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "READONL
 _WITHIN = re.compile(r": -([A-Z]+) ")
 """The code of an error inside a script, as servers before version 7 report it."""
 _DRIVER = (exceptions.RedisError, OSError)
+_SURVIVES = {
+    "always": "a power loss",
+    "everysec": (
+        "the end of the server. A power loss destroys the updates of the last second or two"
+    ),
+    "no": (
+        "the end of the server. A power loss destroys the updates that the system has not written "
+        "yet, often half a minute"
+    ),
+}
+"""The failures that an acknowledged update survives, by the setting `appendfsync`."""
+
 _QUICKER = "already in progress"
 """Part of the error if another client has just begun a rewrite. No second rewrite is needed."""
 
 logger = logging.getLogger(__name__)
 
 
-class Lost(Exception):
+class Lost(StoreUnavailable):
     """The connection broke after a command was sent. The command may have run or not."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 class RedisServer:
@@ -115,7 +122,10 @@ class RedisServer:
 
     def ask(self, *command: Argument) -> Any:
         """Return the answer to a command. If the connection breaks, send it a second time."""
-        return self._again(lambda: self.answer(command))
+        try:
+            return self._again(lambda: self.answer(command))
+        except _DRIVER as error:
+            raise failure(error, self.place) from error
 
     def run(
         self, script: Script, keys: Sequence[str], *values: Argument, repeat: bool = False
@@ -127,8 +137,7 @@ class RedisServer:
         """
         if repeat:
             return self._again(lambda: self.attempt(script, keys, *values))
-        with self._translated_errors():
-            return self.attempt(script, keys, *values)
+        return self.attempt(script, keys, *values)
 
     def attempt(self, script: Script, keys: Sequence[str], *values: Argument) -> Any:
         """Run a script once. Raise `Lost` if the connection breaks before the answer."""
@@ -150,20 +159,10 @@ class RedisServer:
             node.close()
 
     def _again(self, ask: Callable[[], T]) -> T:
-        with self._translated_errors():
-            try:
-                return ask()
-            except Lost:
-                return ask()
-
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
         try:
-            yield
-        except Lost as lost:
-            raise failure(lost.error, self.place) from lost.error
-        except _DRIVER as error:
-            raise failure(error, self.place) from error
+            return ask()
+        except Lost:
+            return ask()
 
     def answer(self, command: Sequence[Argument]) -> Any:
         """Send a command to the node that has the keys, and return the answer.
@@ -203,8 +202,8 @@ class RedisServer:
             connection = self._connected()
             try:
                 if asking:
-                    _answer(connection, ("ASKING",))
-                answer = _answer(connection, command)
+                    _answer(connection, ("ASKING",), self.place)
+                answer = _answer(connection, command, self.place)
             except BaseException:
                 connection.disconnect()  # a late answer must not be read as the next call's
                 raise
@@ -232,8 +231,95 @@ class RedisServer:
         connection.connect()
         return connection
 
+    def durability_note(self) -> str:
+        """Describe, by the server's settings, which failures an acknowledged write survives."""
+        settings = self._settings("appendonly", "appendfsync", "save", "maxmemory-policy")
+        appendonly, policy = (
+            settings.get("appendonly"),
+            settings.get("maxmemory-policy", "noeviction"),
+        )
+        if appendonly is None:
+            note = (
+                "The server does not show its settings. Make sure that it has `appendonly yes`, "
+                "and `appendfsync everysec` or `always`. Without these settings, a restart loses "
+                "updates."
+            )
+        elif appendonly != "yes":
+            snapshots = "the last snapshot" if settings.get("save") else "nothing"
+            note = (
+                f"appendonly is off: when the server stops, {snapshots} remains. Updates survive "
+                "the end of your process, but not of the server. Set `appendonly yes`."
+            )
+        else:
+            value = settings.get("appendfsync", "")
+            value = value if value in _SURVIVES else "no"
+            note = f"appendfsync is {value}: an acknowledged update survives {_SURVIVES[value]}."
+        if policy != "noeviction":
+            note += (
+                f" maxmemory-policy is {policy}: a full server evicts data. Set "
+                "`maxmemory-policy noeviction`."
+            )
+        return note
 
-def _answer(connection: Any, command: Sequence[Argument]) -> Any:
+    def require_power(self) -> None:
+        """Raise `ConfigError` unless the server syncs each write to the disk."""
+        settings = self._settings("appendonly", "appendfsync")
+        if settings != {"appendonly": "yes", "appendfsync": "always"}:
+            raise ConfigError(
+                f"durability='power' needs `appendonly yes` and `appendfsync always` on the Redis "
+                f"server at {self.place}. {self.durability_note()}"
+            )
+
+    def rewrite_files(self) -> None:
+        """Make the server rewrite its append-only file and snapshot, if enabled. Log a failure."""
+        try:
+            if self._persistence().get("aof_enabled") == "1":
+                self._when_idle("BGREWRITEAOF")
+            if self._settings("save").get("save", "on"):
+                self._when_idle("BGSAVE")
+        except StoreError as error:
+            logger.warning(
+                "%s Deleted data may stay in the server's files until the server rewrites them.",
+                error,
+            )
+
+    def _when_idle(self, command: str) -> None:
+        """Begin a rewrite, after the end of a running one, which may write deleted data."""
+        deadline = time.monotonic() + _REWRITE_SECONDS
+        while True:
+            state = self._persistence()
+            if "1" not in (
+                state.get("rdb_bgsave_in_progress"),
+                state.get("aof_rewrite_in_progress"),
+            ):
+                try:
+                    self.ask(command)
+                except StoreError as error:
+                    if _QUICKER not in str(error):
+                        raise
+                return
+            if time.monotonic() > deadline:
+                raise StoreError(f"The Redis server at {self.place} is busy writing its files.")
+            time.sleep(0.05)
+
+    def _persistence(self) -> dict[str, str]:
+        lines = self.ask("INFO", "persistence").decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def _settings(self, *names: str) -> dict[str, str]:
+        """Return the values of settings by name, without those that the server does not reveal."""
+        values: dict[str, str] = {}
+        for name in names:
+            try:
+                answer = self.ask("CONFIG", "GET", name)
+            except StoreError:  # some servers have no CONFIG, others forbid it
+                return values
+            if answer:
+                values[name] = answer[1].decode()
+        return values
+
+
+def _answer(connection: Any, command: Sequence[Argument], place: str) -> Any:
     """Return the answer to a command. If the answer is an error, return the exception."""
     try:
         connection.send_packed_command([_packed(command)])
@@ -243,7 +329,7 @@ def _answer(connection: Any, command: Sequence[Argument]) -> Any:
     except exceptions.BusyLoadingError:
         raise
     except (exceptions.ConnectionError, OSError) as error:
-        raise Lost(error) from error
+        raise Lost(str(failure(error, place))) from error
 
 
 def _packed(command: Sequence[Argument]) -> bytes:
@@ -285,96 +371,3 @@ def failure(error: Exception, place: str) -> StoreError:
         text = f"{server} (setting `store`) cannot be reached: {text.rstrip('.')}."
         return StoreUnavailable(UNSURE.format(text))
     return StoreError(f"{server} failed: {text}")
-
-
-def durability_note(server: RedisServer) -> str:
-    """Describe, by the server's settings, which failures an acknowledged write survives."""
-    settings = _settings(server, "appendonly", "appendfsync", "save", "maxmemory-policy")
-    appendonly, policy = settings.get("appendonly"), settings.get("maxmemory-policy", "noeviction")
-    if appendonly is None:
-        note = (
-            "The server does not show its settings. Make sure that it has `appendonly yes`, and "
-            "`appendfsync everysec` or `always`. Without these settings, a restart loses updates."
-        )
-    elif appendonly != "yes":
-        snapshots = "the last snapshot" if settings.get("save") else "nothing"
-        note = (
-            f"appendonly is off: when the server stops, {snapshots} remains. Updates survive the "
-            "end of your process, but not of the server. Set `appendonly yes`."
-        )
-    elif settings.get("appendfsync") == "always":
-        note = "appendfsync is always: an acknowledged update survives a power loss."
-    elif settings.get("appendfsync") == "everysec":
-        note = (
-            "appendfsync is everysec: an acknowledged update survives the end of the server. A "
-            "power loss destroys the updates of the last second or two."
-        )
-    else:
-        note = (
-            "appendfsync is no: an acknowledged update survives the end of the server. A power "
-            "loss destroys the updates that the system has not written yet, often half a minute."
-        )
-    if policy != "noeviction":
-        note += (
-            f" maxmemory-policy is {policy}: a full server evicts data. Set "
-            "`maxmemory-policy noeviction`."
-        )
-    return note
-
-
-def require_power(server: RedisServer) -> None:
-    """Raise `ConfigError` unless the server syncs each write to the disk."""
-    settings = _settings(server, "appendonly", "appendfsync")
-    if settings != {"appendonly": "yes", "appendfsync": "always"}:
-        raise ConfigError(
-            f"durability='power' needs `appendonly yes` and `appendfsync always` on the Redis "
-            f"server at {server.place}. {durability_note(server)}"
-        )
-
-
-def rewrite_files(server: RedisServer) -> None:
-    """Make the server rewrite its append-only file and snapshot, if enabled. Log a failure."""
-    try:
-        if _persistence(server).get("aof_enabled") == "1":
-            _when_idle(server, "BGREWRITEAOF")
-        if _settings(server, "save").get("save", "on"):
-            _when_idle(server, "BGSAVE")
-    except StoreError as error:
-        logger.warning(
-            "%s Deleted data may stay in the server's files until the server rewrites them.", error
-        )
-
-
-def _when_idle(server: RedisServer, command: str) -> None:
-    """Wait for the end of a running rewrite, which may write deleted data. Then begin a new one."""
-    deadline = time.monotonic() + _REWRITE_SECONDS
-    while True:
-        state = _persistence(server)
-        if "1" not in (state.get("rdb_bgsave_in_progress"), state.get("aof_rewrite_in_progress")):
-            try:
-                server.ask(command)
-            except StoreError as error:
-                if _QUICKER not in str(error):
-                    raise
-            return
-        if time.monotonic() > deadline:
-            raise StoreError(f"The Redis server at {server.place} is busy writing its files.")
-        time.sleep(0.05)
-
-
-def _persistence(server: RedisServer) -> dict[str, str]:
-    lines = server.ask("INFO", "persistence").decode().splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def _settings(server: RedisServer, *names: str) -> dict[str, str]:
-    """Return the values of settings by name, without those that the server does not reveal."""
-    values: dict[str, str] = {}
-    for name in names:
-        try:
-            answer = server.ask("CONFIG", "GET", name)
-        except StoreError:  # some servers have no CONFIG, others forbid it
-            return values
-        if answer:
-            values[name] = answer[1].decode()
-    return values

@@ -230,7 +230,7 @@ _MYSQL = Dialect(
     lock=" FOR UPDATE",
     share=" LOCK IN SHARE MODE",
 )
-_DIALECTS = {
+DIALECTS = {
     "sqlite": Dialect(
         _upsert(_CONFLICT, "excluded.{}"),
         _extend("INSERT OR IGNORE", _VALUES, ""),
@@ -253,7 +253,3 @@ _DIALECTS = {
     "mysql": _MYSQL,
     "mariadb": _MYSQL,
 }
-
-
-def dialect_of(name: str) -> Dialect:
-    return _DIALECTS[name]

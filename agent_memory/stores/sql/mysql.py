@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pymysql
 import pymysql.connections
 from pymysql.constants import CLIENT, CR, ER, SERVER_STATUS
-from pymysql.cursors import Cursor
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql import server
 from agent_memory.stores.sql.database import TableMissing
-from agent_memory.stores.sql.server import (
-    CALL_SECONDS,
-    CONNECT_SECONDS,
-    GRANT,
-    LOCK_SECONDS,
-    ConnectionLost,
-    Driver,
-    InTheWay,
-)
+from agent_memory.stores.sql.server import CALL_SECONDS, CONNECT_SECONDS, LOCK_SECONDS
 
 _LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, ER.SERVER_SHUTDOWN, 0, 1927, 4031}
 _IN_THE_WAY = {ER.LOCK_DEADLOCK, ER.DUP_ENTRY, ER.CHECKREAD}
@@ -60,26 +51,28 @@ class _TooLong(pymysql.DataError):
     """The statement exceeds the server's limit. The server would close the connection silently."""
 
 
-if TYPE_CHECKING:
-
-    class _Base(pymysql.connections.Connection[Cursor]):  # with members that PyMySQL's stubs lack
-        server_status: int
-        _sock: socket.socket
-        _read_timeout: float | None
-        _write_timeout: float | None
-
-        def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext: ...
-
-else:
-    _Base = pymysql.connections.Connection
+_Base: Any = pymysql.connections.Connection  # PyMySQL's stubs lack some of its members
 
 
-class _Connection(_Base):
+class _Connection(_Base):  # type: ignore[misc]
     """A connection that refuses statements above its server's limit."""
 
-    version = ""
+    dialect = "mysql"
     longest = 2**20
     broken = False
+
+    @property
+    def most_text(self) -> int:
+        return self.longest // _BYTES_OF_A_CHARACTER
+
+    @property
+    def is_usable(self) -> bool:
+        in_transaction = self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+        return self.open and not self.broken and not in_transaction
+
+    def fileno(self) -> int:
+        descriptor: int = self._sock.fileno()
+        return descriptor
 
     def _create_ssl_ctx(self, sslp: Any) -> ssl.SSLContext:
         # A context reads the system's certificates, which takes longer than connecting.
@@ -96,7 +89,7 @@ class _Connection(_Base):
         return super().query(sql, unbuffered)
 
 
-class MySQLDriver(Driver):
+class MySQLDriver(server.Driver):
     errors = pymysql.Error
     find_table = (
         "SELECT 1 FROM information_schema.tables "
@@ -163,29 +156,16 @@ class MySQLDriver(Driver):
         with raw.cursor() as cursor:
             cursor.execute(_SETTINGS, [LOCK_SECONDS])
             cursor.execute(_FACTS)
-            ((raw.version, longest, flush),) = cursor.fetchall()
+            ((version, raw.longest, flush),) = cursor.fetchall()
         if self._durability == "power" and flush != 1:
             raise ConfigError(
                 'durability="power" requires a MySQL server that syncs each commit to disk. '
                 "Set innodb_flush_log_at_trx_commit = 1 there."
             )
-        raw.longest = longest
+        if "mariadb" in version.lower():
+            raw.dialect = "mariadb"
         raw._read_timeout = CALL_SECONDS
         raw._write_timeout = CALL_SECONDS
-
-    def dialect(self, raw: _Connection) -> str:
-        return "mariadb" if "mariadb" in raw.version.lower() else "mysql"
-
-    def most_text(self, raw: _Connection) -> int | None:
-        return raw.longest // _BYTES_OF_A_CHARACTER
-
-    def socket(self, raw: _Connection) -> int:
-        return raw._sock.fileno()
-
-    def usable(self, raw: _Connection) -> bool:
-        if raw.broken or not raw.open:
-            return False
-        return not raw.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
 
     def ignores(self, error: Exception) -> bool:
         return _code(error) in _THERE_ALREADY
@@ -198,14 +178,14 @@ class MySQLDriver(Driver):
             )
         code, reason = _code(error), f"The MySQL server failed: {_error_text(error)}"
         if "timed out" in reason:  # PyMySQL closed the connection
-            return ConnectionLost(reason, again=False)
+            return server.ConnectionLost(reason, again=False)
         if code in _LOST or not raw.open:
             raw.broken = True
-            return ConnectionLost(reason)
+            return server.ConnectionLost(reason)
         if code in _IN_THE_WAY:
-            return InTheWay(reason)
+            return server.InTheWay(reason)
         if code in _FORBIDDEN:
-            return StoreUnavailable(f"{reason} {GRANT}")
+            return StoreUnavailable(f"{reason} {server.GRANT}")
         if code == ER.NO_SUCH_TABLE:
             return TableMissing(reason)
         return StoreUnavailable(reason) if code in _UNAVAILABLE else StoreError(reason)

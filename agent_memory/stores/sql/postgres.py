@@ -13,16 +13,9 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from agent_memory.errors import ConfigError, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
+from agent_memory.stores.sql import server
 from agent_memory.stores.sql.database import TableMissing
-from agent_memory.stores.sql.server import (
-    CALL_SECONDS,
-    CONNECT_SECONDS,
-    GRANT,
-    LOCK_SECONDS,
-    ConnectionLost,
-    Driver,
-    InTheWay,
-)
+from agent_memory.stores.sql.server import CALL_SECONDS, CONNECT_SECONDS, LOCK_SECONDS
 
 T = TypeVar("T")
 
@@ -48,7 +41,13 @@ class _Slow(psycopg.OperationalError):
 class _Connection(psycopg.Connection[Any]):
     """A connection that stops waiting for a server after a time limit."""
 
+    dialect = "postgresql"
+    most_text = None
     seconds: float = CONNECT_SECONDS
+
+    @property
+    def is_usable(self) -> bool:
+        return self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def wait(self, gen: Any, *args: Any, **settings: Any) -> Any:
         return super().wait(_with_time_limit(gen, self.seconds), *args, **settings)
@@ -71,7 +70,7 @@ def _with_time_limit(gen: Generator[Any, Any, T], seconds: float) -> Generator[A
         return result
 
 
-class PostgresDriver(Driver):
+class PostgresDriver(server.Driver):
     errors = psycopg.Error
     find_table = "SELECT 1 WHERE to_regclass(%s) IS NOT NULL"
 
@@ -121,15 +120,6 @@ class PostgresDriver(Driver):
             CALL_SECONDS + 2.0
         )  # more than the server's limit, which then ends the call first
 
-    def dialect(self, raw: _Connection) -> str:
-        return "postgresql"
-
-    def socket(self, raw: _Connection) -> int:
-        return raw.pgconn.socket
-
-    def usable(self, raw: _Connection) -> bool:
-        return raw.pgconn.transaction_status == TransactionStatus.IDLE
-
     def cursor(self, raw: _Connection, *, has_values: bool) -> Any:
         return raw.cursor(binary=has_values)
 
@@ -141,14 +131,14 @@ class PostgresDriver(Driver):
         reason = f"The PostgreSQL server failed: {text}."
         if isinstance(error, _Slow):
             raw.close()
-            return ConnectionLost(reason, again=False)
+            return server.ConnectionLost(reason, again=False)
         if state in _LOST or raw.closed or raw.pgconn.status != ConnStatus.OK:
             raw.close()
-            return ConnectionLost(reason)
+            return server.ConnectionLost(reason)
         if state in _IN_THE_WAY:
-            return InTheWay(reason)
+            return server.InTheWay(reason)
         if state == "42501":
-            return StoreUnavailable(f"{reason} {GRANT}")
+            return StoreUnavailable(f"{reason} {server.GRANT}")
         if state == "42P01":
             return TableMissing(reason)
         return StoreUnavailable(reason) if state.startswith(_UNAVAILABLE) else StoreError(reason)

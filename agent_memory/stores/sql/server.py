@@ -49,7 +49,11 @@ class InTheWay(Exception):
 
 
 class Driver(ABC):
-    """A driver of one server. Its connections commit each statement separately."""
+    """A driver of one server. Its connections commit each statement separately.
+
+    A connection also has `dialect` and `most_text`, as in `SQLConnection`, and `is_usable`: whether
+    an idle connection is open and in no transaction.
+    """
 
     errors: type[Exception]  # the base class of the driver's errors
     find_table: str  # the query that finds a table by its name
@@ -77,21 +81,6 @@ class Driver(ABC):
     def set_up(self, raw: Any) -> None:
         """Apply the settings and time limits of a new connection."""
 
-    @abstractmethod
-    def dialect(self, raw: Any) -> str:
-        """Return the dialect of a connection's server: postgresql, mysql or mariadb."""
-
-    def most_text(self, raw: Any) -> int | None:
-        return None
-
-    @abstractmethod
-    def socket(self, raw: Any) -> int:
-        """Return the file descriptor of a connection."""
-
-    @abstractmethod
-    def usable(self, raw: Any) -> bool:
-        """Return whether an idle connection is open and in no transaction."""
-
     def cursor(self, raw: Any, *, has_values: bool) -> Any:
         """Return a cursor of a connection for a statement, as a context manager."""
         return raw.cursor()
@@ -116,8 +105,8 @@ class ServerConnection(SQLConnection):
         self._raw = raw
         self._driver = driver
         self._in_transaction = False
-        self.dialect = driver.dialect(raw)
-        self.most_text = driver.most_text(raw)
+        self.dialect = raw.dialect
+        self.most_text = raw.most_text
 
     def run(self, text: str, values: Sequence[Any] = ()) -> int:
         return self._write(lambda: self._executed(_marked(text), values))[0]
@@ -233,7 +222,7 @@ class ServerDatabase(SQLDatabase):
                 try:
                     return work(ServerConnection(raw, self._driver))
                 finally:
-                    if not place.keeps or not self._driver.usable(raw):
+                    if not place.keeps or not raw.is_usable:
                         place.clear()
         finally:
             places.tell()
@@ -245,7 +234,7 @@ class ServerDatabase(SQLDatabase):
         if self._closed:
             raise StoreUnavailable("The store was closed. Open a new one.")
         raw = place.connection
-        if raw is not None and _something_to_read(self._driver.socket(raw)):
+        if raw is not None and _something_to_read(raw.fileno()):
             place.clear()
         place.connection = place.connection or self._driver.connect()
         return place.connection

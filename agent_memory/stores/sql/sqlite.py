@@ -16,7 +16,7 @@ from typing import TypeVar
 from agent_memory.core.processes import checked_lock, is_own
 from agent_memory.errors import Damaged, StoreError, StoreUnavailable
 from agent_memory.stores.base import Durability
-from agent_memory.stores.kernel.rules import WITHIN_HANDLER, Erasures
+from agent_memory.stores.kernel.rules import WITHIN_HANDLER
 from agent_memory.stores.sql.database import Places, SQLDatabase
 from agent_memory.stores.sql.migrations import is_current
 from agent_memory.stores.sql.sqlite_file import (
@@ -49,7 +49,6 @@ class _WriterLock:
 
     def __init__(self) -> None:
         self.lock = checked_lock()
-        self.erasures = Erasures()
         self.raw: RawFile | None = None
 
 
@@ -120,13 +119,10 @@ class Database(SQLDatabase):
         """Erase deleted data from the write-ahead log and from the gaps of pages.
 
         `sqlite_pages` explains the gaps. Writers continue during the search for data in gaps, and
-        wait briefly while a group of pages is cleared. Concurrent calls share one run. If a step
-        fails (another process reads an old state, the disk is full), a warning is logged, and the
-        reason is returned. The next call tries again.
+        wait briefly while a group of pages is cleared. If a step fails (another process reads an
+        old state, the disk is full), a warning is logged, and the reason is returned. The next call
+        tries again.
         """
-        return self._writer.erasures.share(self._erase)
-
-    def _erase(self) -> str | None:
         deadline = time.monotonic() + _SCRUB_SECONDS
         if is_own(self._writer.lock):
             raise StoreUnavailable(WITHIN_HANDLER)

@@ -17,31 +17,15 @@ from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Record
 from agent_memory.errors import Damaged
-from agent_memory.stores.kernel.coding import (
-    CATALOG,
-    FACT,
-    SEGMENT,
-    VECTOR,
-    entry_of,
-    from_micros,
-    head_fields,
-    head_from,
-    head_of,
-    key_document,
-    key_of,
-    line_of_entry,
-    record_document,
-    record_from,
-    to_micros,
-)
-from agent_memory.stores.kernel.contract import Document, Line
+from agent_memory.stores.kernel import coding
+from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.vectors import embedding_of
 
 _LONGEST = 80
 _MOST = 2**63 - 1
 
 Fields = dict[str, Any]
-Value = Line | Document
+Value = k.Line | k.Document
 
 
 def file_name(name: str) -> str:
@@ -54,20 +38,14 @@ def file_name(name: str) -> str:
     return f"{shown}-{digits}.jsonl"
 
 
-def check_place(path: str, name: str) -> None:
-    """Raise ValueError if a file's name does not match its session or block."""
-    if path.rpartition("/")[2] != file_name(name):
-        raise ValueError("its name does not match its first line")
-
-
 def line_of(fields: Fields) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(", ", ": "))
 
 
-def line_of_head(document: Document) -> str:
+def line_of_head(document: k.Document) -> str:
     """Return the first line of a session's file, from the head's document with the log's end."""
-    head = head_of(document)
-    fields = head_fields(head)
+    head = coding.head_of(document)
+    fields = coding.head_fields(head)
     if fields["system"] is not None:
         fields["system"] = json.loads(fields["system"])
     return line_of(
@@ -84,17 +62,17 @@ def line_of_head(document: Document) -> str:
     )
 
 
-def head_in(fields: Fields, lines: Sequence[Line]) -> Head:
+def head_in(fields: Fields, lines: Sequence[k.Line]) -> Head:
     """Return the head in a session's first line. Check that `lines` are all unexpired messages."""
     system = fields["system"]
     values = {
         **fields,
         "system": None if system is None else _message_json(system),
         "user_id": fields["user"],
-        "created_at": to_micros(_moment(fields, "created_at")),
+        "created_at": coding.to_micros(_moment(fields, "created_at")),
     }
     try:
-        head = head_from(_text(fields, "session"), values)
+        head = coding.head_from(_text(fields, "session"), values)
     except Damaged as error:
         broken = ", ".join(error.damage.broken if error.damage else ())
         raise ValueError(f"its first line is damaged ({broken})") from error
@@ -111,7 +89,7 @@ def head_in(fields: Fields, lines: Sequence[Line]) -> Head:
     return head
 
 
-def line_of_embedding(document: Document) -> str:
+def line_of_embedding(document: k.Document) -> str:
     """Return the first line of a file of vectors."""
     dimension, model = embedding_of(document)
     block = {"block": document.id}
@@ -120,19 +98,18 @@ def line_of_embedding(document: Document) -> str:
 
 def line_of_value(value: Value) -> str:
     """Return the line of a message, an idempotency key, a record, a catalog or a segment."""
-    if isinstance(value, Line):
-        return _line_of_message(entry_of(value))
-    kind, _, block = value.collection.partition(":")
+    if isinstance(value, k.Line):
+        return _line_of_message(coding.entry_of(value))
     owned = {"owner": value.owner}
-    match kind:
+    match value.collection.partition(":")[0]:
         case "key":
-            key = key_of(value)
-            fields = [key.name, key.digest, key.seq, key.end, key.total, to_micros(key.at)]
+            key = coding.key_of(value)
+            fields = [key.name, key.digest, key.seq, key.end, key.total, coding.to_micros(key.at)]
             return line_of({"key": fields})
         case "fact":
-            return _line_of_record(record_from(value, "fact", block))
+            return _line_of_record(coding.record_from(value))
         case "vector":
-            return _line_of_record(record_from(value, "vector", block), number=value.version)
+            return _line_of_record(coding.record_from(value), number=value.version)
         case "catalog":
             catalog = json.loads(value.body)
             return line_of({**owned, "version": value.version, "catalog": catalog})
@@ -146,18 +123,18 @@ def value_of(kind: str, name: str, number: int, fields: Fields) -> Value:
         return _message_of(name, number, fields)
     if kind == "records":
         record = _record_of(fields)
-        return record_document(f"{FACT}{name}", record, record.last)
+        return coding.record_document(f"{k.FACT}{name}", record, record.last)
     if "catalog" in fields:
         owner, body = _text(fields, "owner"), compact_json(fields["catalog"])
         version = _count(fields, "version")
-        return Document(f"{CATALOG}{name}", owner, owner, version=version, body=body)
+        return k.Document(f"{k.CATALOG}{name}", owner, owner, version=version, body=body)
     if "segment" in fields:
         owner, data = _text(fields, "owner"), b""
         with suppress(ValueError, TypeError, KeyError):  # then the segment counts as damaged
             data = base64.b64decode(fields["features"], validate=True)
         segment = int(_text(fields, "segment"), 16)
-        return Document(f"{SEGMENT}{name}", f"{segment:x}:{owner}", owner, data=data)
-    return record_document(f"{VECTOR}{name}", _record_of(fields), _count(fields, "number"))
+        return k.Document(f"{k.SEGMENT}{name}", f"{segment:x}:{owner}", owner, data=data)
+    return coding.record_document(f"{k.VECTOR}{name}", _record_of(fields), _count(fields, "number"))
 
 
 def _line_of_message(entry: Entry) -> str:
@@ -173,21 +150,23 @@ def _line_of_message(entry: Entry) -> str:
     )
 
 
-def _message_of(session_id: str, number: int, fields: Fields) -> Line | Document:
+def _message_of(session_id: str, number: int, fields: Fields) -> k.Line | k.Document:
     """Return the message or the idempotency key in a line of a session's file."""
     if "seq" in fields:
         at = _moment(fields, "at")
         message = Message.from_json(_message_json(fields["message"]), at)
         seq, tokens, total = (_count(fields, name) for name in ("seq", "tokens", "total"))
         encoding = _text(fields, "encoding")
-        return line_of_entry(Entry(session_id, seq, message, tokens, total, encoding, at))
+        return coding.line_of_entry(Entry(session_id, seq, message, tokens, total, encoding, at))
     if "key" not in fields:
         raise ValueError(f"line {number} is neither a message nor a key")
     name, digest, *counts = fields["key"]
     seq, end, total, micros = map(index, counts)
     if not isinstance(name, str) or not isinstance(digest, str):
         raise TypeError("a key is not a text")
-    return key_document(session_id, KeptKey(name, digest, seq, end, total, from_micros(micros)))
+    return coding.key_document(
+        session_id, KeptKey(name, digest, seq, end, total, coding.from_micros(micros))
+    )
 
 
 def name_of(kind: str, first: Fields) -> str:
