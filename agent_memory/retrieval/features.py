@@ -177,23 +177,6 @@ class Postings(NamedTuple):
             for start, end in zip([0, *ends], ends, strict=False)
         ]
 
-    def raise_to(self, weights: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> None:
-        """Raise each entry of `weights` to the weight of the row's words in the record.
-
-        Args:
-            weights: (rows, records) float32, changed in place. Greater entries stay.
-            numbers: Word numbers (uint32).
-            rows: The row of each word. Several words may share a row.
-        """
-        at = np.searchsorted(self.terms, numbers)
-        at[at == len(self.terms)] = 0
-        which = np.flatnonzero(self.terms[at] == numbers) if len(self.terms) else at[:0]
-        starts, ends = self.starts[at[which]].tolist(), self.starts[at[which] + 1].tolist()
-        for row, start, end in zip(rows[which].tolist(), starts, ends, strict=True):
-            places = self.places[start:end]
-            own = self.weights[start:end].astype(np.float32)
-            weights[row, places] = np.maximum(weights[row, places], own)
-
 
 PLACE = np.dtype(
     [

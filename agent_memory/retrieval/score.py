@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from agent_memory.retrieval.dates import Period
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.vectors import Encoding
+
+if TYPE_CHECKING:
+    from agent_memory.retrieval.index import SegmentIndex
 
 REACH = 2
 """Number of neighbours on each side of a record that may affect its score."""
@@ -35,8 +38,12 @@ def in_order(places: np.ndarray) -> np.ndarray:
 class Candidates(NamedTuple):
     """The records that a search scores in detail, ordered by session, seq and passage."""
 
-    names: np.ndarray  # (n,) the id of each record
-    encodings: np.ndarray  # (n,) for each record, a function that returns its encoding
+    indexes: tuple[SegmentIndex, ...]  # the indexes that were searched
+    total: int  # number of all searched records, including those that are no candidates
+    # (words,) for each word of the question, the number of searched records that have it
+    holding: np.ndarray
+    sources: np.ndarray  # (n,) the place in `indexes` of each record's index
+    numbers: np.ndarray  # (n,) the number of each record in its index
     places: np.ndarray  # (n,) rows of `features.PLACE`
     cosines: np.ndarray  # (n,) cosine of each record with the question
     filled: np.ndarray  # (n,) whether the cosine is known
@@ -46,9 +53,6 @@ class Candidates(NamedTuple):
     # (n, words) weight of each word of the question in each record; 0 if absent
     weights: np.ndarray
     meant: np.ndarray  # (n,) whether the question is about the record's speaker
-    total: int  # number of all searched records, including those that are no candidates
-    # (words,) for each word of the question, the number of searched records that have it
-    holding: np.ndarray
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -58,15 +62,24 @@ class Candidates(NamedTuple):
         """
         if len(parts) == 1:
             return parts[0]
-        columns = map(np.concatenate, zip(*(part[:8] for part in parts), strict=True))
+        indexes = tuple(index for part in parts for index in part.indexes)
         total, holding = sum(part.total for part in parts), sum(part.holding for part in parts)
-        every = cls._make([*columns, total, np.array(holding)])
-        order = in_order(every.places)
-        return every.at(order[~_repeated(every.places[order], every.names[order])])
+        columns = map(np.concatenate, zip(*(part[3:] for part in parts), strict=True))
+        every = cls(indexes, total, np.array(holding), *columns)
+        every.sources[:] = np.repeat(np.arange(len(parts)), [len(part.places) for part in parts])
+        every = every.at(in_order(every.places))
+        return every.at(~every._repeated())
 
     def at(self, rows: np.ndarray) -> Self:
-        columns = (column[rows] for column in self[:8])
-        return type(self)._make([*columns, self.total, self.holding])
+        return type(self)(*self[:3], *(column[rows] for column in self[3:]))
+
+    def name(self, row: int) -> str:
+        """Return the id of a record."""
+        return self.indexes[self.sources.item(row)].name(self.numbers.item(row))
+
+    def encoding(self, row: int) -> Callable[[], Encoding]:
+        """Return a function that returns the encoding of a record."""
+        return partial(self.indexes[self.sources.item(row)].encoding, self.numbers.item(row))
 
     def following(self, rows: np.ndarray) -> np.ndarray:
         """Return the rows of the next two records of each record in its session."""
@@ -79,52 +92,44 @@ class Candidates(NamedTuple):
         return self._near(short, (0, -1))
 
     def _near(self, rows: np.ndarray, steps: Sequence[int]) -> np.ndarray:
-        near = np.concatenate([_shifted(self.places, step, rows) for step in steps])
+        near = self._shifted(rows, steps)
         return near[near >= 0]
 
-    def neighbours(self) -> list[np.ndarray]:
-        """Return for each record the rows of its previous, next and second previous neighbour.
+    def _shifted(self, rows: np.ndarray, steps: Sequence[int]) -> np.ndarray:
+        """Return for each step and record the row that many records further; -1 if none.
+
+        The result is (steps, rows). The other record must be in the same session.
+        """
+        sessions, seqs = self.places["session"], self.places["seq"].astype(np.int64)
+        distances, own = np.array(steps)[:, None], seqs[rows]
+        near = rows + distances
+        inside = (near >= 0) & (near < len(seqs)) & (own > 0)
+        near = np.where(inside, near, rows)
+        there = inside & (sessions[near] == sessions[rows])
+        there &= np.abs(seqs[near] - own) <= np.abs(distances) * GAP
+        return np.where(there, near, -1)
+
+    def _repeated(self) -> np.ndarray:
+        """Return for each record whether an earlier one has the same id, and thus place."""
+        own = self.places[["session", "seq", "part"]]
+        same = own[1:] == own[:-1]
+        rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False)).tolist()
+        first = {self.name(row): row for row in reversed(rows)}
+        repeated = np.zeros(len(own), np.bool_)
+        repeated[[row for row in rows if row not in first.values()]] = True
+        return repeated
+
+    def neighbours(self) -> np.ndarray:
+        """Return the rows of each record's previous, next and second previous neighbour, (3, n).
 
         A row is -1 if there is no such neighbour, or if the record and its neighbours have too many
         words together. A long record needs no neighbours.
         """
-        every = np.arange(len(self.places))
-        before, after, second = (_shifted(self.places, step, every) for step in (-1, 1, -2))
+        near = self._shifted(np.arange(len(self.places)), (-1, 1, -2))
         words = self.places["words"].astype(np.int64)
-        taken = np.minimum(words, _NEIGHBOUR_WORDS)
-
-        def fitting(near: np.ndarray, used: np.ndarray) -> np.ndarray:
-            fits = used + taken[near] <= _WINDOW_WORDS
-            return np.where((near >= 0) & fits, near, -1)
-
-        return [
-            fitting(before, words),
-            fitting(after, words),
-            fitting(second, words + words[before]),
-        ]
-
-
-def _repeated(places: np.ndarray, names: np.ndarray) -> np.ndarray:
-    """Return for each record whether an earlier record has the same id, and thus the same place."""
-    own = places[["session", "seq", "part"]]
-    same = own[1:] == own[:-1]
-    rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
-    first = {name: at for at, name in reversed([*enumerate(names[rows])])}
-    repeated = np.zeros(len(places), np.bool_)
-    repeated[np.delete(rows, list(first.values()))] = True
-    return repeated
-
-
-def _shifted(places: np.ndarray, step: int, rows: np.ndarray) -> np.ndarray:
-    """Return for each of `rows` the row of the record `step` further in the session; -1 if none."""
-    count, sessions, seqs = len(places), places["session"], places["seq"].astype(np.int64)
-    near = rows + step
-    inside = (near >= 0) & (near < count)
-    near = np.where(inside, near, rows)
-    own = seqs[rows]
-    there = inside & (sessions[near] == sessions[rows]) & (own > 0)
-    there &= np.abs(seqs[near] - own) <= abs(step) * GAP
-    return np.where(there, near, -1)
+        used = words + _at(np.minimum(words, _NEIGHBOUR_WORDS), near)
+        used[2] += _at(words, near[0])
+        return np.where(used <= _WINDOW_WORDS, near, -1)
 
 
 PARTS = (
@@ -200,8 +205,8 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
         chosen = np.union1d(chosen, np.flatnonzero(np.isin(best, np.concatenate(near))))
     best = best[chosen]
     return Ranked(
-        candidates.names[best].tolist(),
-        candidates.encodings[best].tolist(),
+        [*map(candidates.name, best.tolist())],
+        [*map(candidates.encoding, best.tolist())],
         counted[chosen],
         relevance[best],
         parts[best],
@@ -210,22 +215,26 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     )
 
 
-def nearest(per_index: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], limit: int) -> Ranked:
+def nearest(per_index: Sequence[tuple[SegmentIndex, np.ndarray, np.ndarray]], limit: int) -> Ranked:
     """Rank records of one or several indexes by their cosines alone; their relevance is 0.
 
-    Each index gives ids, functions that return the encodings, and cosines. A record that several
-    indexes have is taken from the first.
+    Each index comes with the numbers and cosines of records. A record that several indexes have is
+    taken from the first.
     """
-    names, encodings, cosines = map(np.concatenate, zip(*per_index, strict=True))
-    first: dict[str, int] = {}
-    for at in np.argsort(-cosines, kind="stable").tolist():
+    every = [
+        (cosine, index, number)
+        for index, numbers, cosines in per_index
+        for cosine, number in zip(cosines.tolist(), numbers.tolist(), strict=True)
+    ]
+    first: dict[str, tuple[float, Callable[[], Encoding]]] = {}
+    for cosine, index, number in sorted(every, key=lambda each: -each[0]):
         if len(first) == limit:
             break
-        first.setdefault(str(names[at]), at)
-    rows = np.array([*first.values()], np.intp)
-    cosines, zeros = cosines[rows], np.zeros((len(rows), len(PARTS)), np.float32)
-    none = zeros[:, 0]
-    return Ranked([*first], encodings[rows].tolist(), cosines, none, zeros, cosines, none)
+        first.setdefault(index.name(number), (cosine, partial(index.encoding, number)))
+    cosines = np.array([cosine for cosine, _ in first.values()], np.float32)
+    zeros = np.zeros((len(first), len(PARTS)), np.float32)
+    encodings = [encoding for _, encoding in first.values()]
+    return Ranked([*first], encodings, cosines, zeros[:, 0], zeros, cosines, zeros[:, 0])
 
 
 def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
@@ -253,15 +262,15 @@ def _parts(candidates: Candidates, query: Query, worth: np.ndarray) -> np.ndarra
     compared = np.asarray(candidates.best.any(axis=1))  # records with word pieces
     unread = np.where(there > 0, 1, numbers["absent"])
     # a number has no pieces in a query: it is present or absent
-    present = np.where(np.isin(np.arange(there.shape[1]), query.owners), numbers["present"], 1)
+    present = np.ones(there.shape[1])
+    present[query.owners] = numbers["present"]
     strength = np.where(compared[:, None], np.maximum(strength, present * there), unread)
     near = candidates.neighbours()
     share = worth / worth.sum() if len(worth) else worth
     words = strength @ share
-    around, covered = strength, there
-    for name, place in zip(numbers["around"], near, strict=True):
-        around = np.maximum(around, numbers["around"][name] * _at(strength, place))
-        covered = np.maximum(covered, _at(there, place))
+    parts = np.array([*numbers["around"].values()], np.float32)[:, None, None]
+    around = np.maximum(strength, (parts * _at(strength, near)).max(axis=0))
+    covered = np.maximum(there, _at(there, near).max(axis=0))
     words_around = around @ share
     # the cosine of unrelated texts becomes 0; the minimum of -1 matters for baselines near 1
     cosines = np.maximum(-1, (candidates.cosines - query.baseline) / (1 - query.baseline))
@@ -269,19 +278,19 @@ def _parts(candidates: Candidates, query: Query, worth: np.ndarray) -> np.ndarra
     if not len(worth):  # a question of stop words only is ranked by meaning
         words = words_around = meaning
     total, size = meaning.copy(), np.ones(count, np.float32)
-    for name, place in zip(numbers["meaning_around"], near, strict=True):
-        part = numbers["meaning_around"][name]
-        total += part * _at(meaning, place)
+    neighbours = zip(numbers["meaning_around"].values(), _at(meaning, near), near, strict=True)
+    for part, their_meaning, place in neighbours:
+        total += part * their_meaning
         size += part * (place >= 0)
     dated = _dated(candidates.places["day"], query.period)
     nearest = _nearest(meaning, dated if dated.any() else np.ones(count))
     meant = candidates.meant * (numbers["asks_assistant"] if query.asks_assistant else 1)
     length = np.log1p(candidates.places["words"] / _LONG_WORDS) - _LONG_FROM
-    return np.column_stack([
+    columns = [
         meaning, total / size, nearest, words, words_around, covered @ share,
-        length.clip(0, _LONG_TO), candidates.places["asks"] / 100,
-        meant, dated,
-    ]).astype(np.float32)  # fmt: skip
+        length.clip(0, _LONG_TO), candidates.places["asks"] / 100, meant, dated,
+    ]  # fmt: skip
+    return np.ascontiguousarray(np.array(columns, np.float32).T)
 
 
 def _dated(days: np.ndarray, period: Period | None) -> np.ndarray:
@@ -318,7 +327,9 @@ def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
     return means
 
 
-def _at(values: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return the rows `place` of `values`; 0 for the row -1."""
-    mask = (place >= 0).reshape(-1, *[1] * (values.ndim - 1))
-    return np.where(mask, values[place], 0)
+def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return these rows of `values`; 0 for the row -1."""
+    filled: np.ndarray = np.concatenate(
+        [values, np.zeros_like(values, shape=(1, *values.shape[1:]))]
+    )[rows]
+    return filled

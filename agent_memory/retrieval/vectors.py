@@ -40,7 +40,6 @@ LEAST_LENGTH = 64
 """Minimum length of vectors that are rounded. Rounding shorter vectors would save little."""
 
 _MOST = 127
-_ROWS = 512  # rows converted at a time, so that they stay in the processor's cache
 _LEAST = np.finfo(np.float16).tiny  # the smallest number with full half precision
 
 
@@ -106,19 +105,10 @@ class Vectors(NamedTuple):
 
     def products(self, vector: np.ndarray) -> np.ndarray:
         """Return the dot product of each row with a float32 vector."""
-        count = len(self.rows)
         if not self.rows.shape[1]:
-            return np.zeros(count, np.float32)
-        if self.scales is None:
-            return np.asarray(self.rows @ vector)
-        result = np.empty(count, np.float32)
-        converted = np.empty((min(_ROWS, count), self.length), np.float32)
-        for at in range(0, count, _ROWS):
-            some = converted[: min(_ROWS, count - at)]
-            some[:] = self.rows[at : at + _ROWS]
-            np.dot(some, vector, out=result[at : at + _ROWS])
-        result *= self.scales
-        return result
+            return np.zeros(len(self.rows), np.float32)
+        result = products(self.rows, vector[:, None])[:, 0]
+        return result if self.scales is None else result * self.scales
 
 
 def _scales(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -173,13 +163,7 @@ class Tokens(NamedTuple):
     def at(self, places: Sequence[int] | np.ndarray) -> Self:
         """Return the pieces of these records."""
         chosen = np.asarray(places, np.intp)
-        first = self.starts[chosen].astype(np.intp)
-        sizes = self.starts[chosen + 1] - first
-        starts = np.zeros(len(chosen) + 1, np.uint32)
-        np.cumsum(sizes, out=starts[1:])
-        # for each record, the distance from a piece's new row to its old row
-        moved = first - starts[:-1]
-        rows = np.arange(starts[-1]) + np.repeat(moved, sizes)
+        rows, starts = ranges(self.starts, chosen)
         return type(self)(self.rows[rows], starts)
 
     def best(self, questions: np.ndarray) -> np.ndarray:
@@ -196,6 +180,19 @@ class Tokens(NamedTuple):
         return cosines
 
 
+def ranges(starts: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenate the ranges from `starts[i]` to `starts[i + 1]` for each `i` of `chosen`.
+
+    Return the numbers of all these ranges, and the first index of each range in the result,
+    followed by the total.
+    """
+    first = starts[chosen].astype(np.intp)
+    begins = np.zeros(len(chosen) + 1, np.uint32)
+    sizes = starts[chosen + 1] - first
+    np.cumsum(sizes, out=begins[1:])
+    return np.arange(begins[-1]) + np.repeat(first - begins[:-1], sizes), begins
+
+
 def products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return the matrix product, computed in steps.
 
@@ -205,7 +202,8 @@ def products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     products = np.empty((len(rows), columns.shape[1]), np.float32)
     step = max(1, _MOST_PRODUCTS // columns.size)
     for at in range(0, len(rows), step):
-        np.matmul(rows[at : at + step].astype(np.float32), columns, out=products[at : at + step])
+        some = rows[at : at + step].astype(np.float32, copy=False)
+        np.matmul(some, columns, out=products[at : at + step])
     return products
 
 

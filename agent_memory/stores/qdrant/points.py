@@ -240,10 +240,8 @@ def ranked_hits(
     words = own.weights @ informativeness(count, own.holding)
     first = [at for at in np.argsort(-words, kind="stable")[:depth] if words[at] > 0]
     first += [at for at in np.argsort(-own.cosines, kind="stable") if own.filled[at]][:depth]
-    place_of = {record.id: place for place, (_, record) in enumerate(read)}
-    numbers = np.array([place_of[name] for name in own.names], np.intp)
-    near = index.with_neighbours(numbers[np.array(first, np.intp)])
-    compared = [own.at(np.flatnonzero(np.isin(numbers, near)))]
+    near = index.with_neighbours(own.numbers[np.array(first, np.intp)])
+    compared = [own.at(np.flatnonzero(np.isin(own.numbers, near)))]
     if query.pending is not None:
         pending = query.pending
         records = {**records, **pending.records}
