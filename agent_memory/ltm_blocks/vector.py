@@ -14,7 +14,7 @@ from pydantic import PrivateAttr, field_validator
 
 from agent_memory.core.messages import Message
 from agent_memory.core.notices import notice
-from agent_memory.core.records import Entry, Hit, LeftOut, Recall, Record, Scope
+from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope
 from agent_memory.core.settings_model import Positive
 from agent_memory.core.text import WORD
 from agent_memory.core.threads import given_up
@@ -32,6 +32,7 @@ from agent_memory.stores.qdrant.connection import check_qdrant_url, is_qdrant
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Turn
     from agent_memory.retrieval.query import Query
+    from agent_memory.retrieval.statements import Said
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +209,7 @@ class VectorMemory(Block):
         # a reply or a correction may rank far behind the message before it
         query = replace(query, with_next=depth if query.asks_assistant else _FOLLOWED)
         while True:
-            hits = self._vectors.search_vectors(self.name, scope.owner, query, depth)
+            hits = self._search(scope, query, depth)
             wanted = [hit for hit in hits if hit.relevance >= least]
             near = partial(self._near_both, scope, query)
             results = answers(
@@ -235,7 +236,7 @@ class VectorMemory(Block):
         from agent_memory.retrieval.turns import recalls
 
         question, query = self._asked(scope, message)
-        hits = self._vectors.search_vectors(self.name, scope.owner, query, limit + _DEEP)
+        hits = self._search(scope, query, limit + _DEEP)
         informative = {hit.record.id for hit in informative_hits(question, hits)}
         least = self.resources.min_relevance
         low = [hit for hit in hits if hit.record.id in informative and hit.relevance < least]
@@ -259,12 +260,17 @@ class VectorMemory(Block):
         words = corrections(question)
         if not words:
             return question, query
-        hits = self._vectors.search_vectors(self.name, scope.owner, query, _DEEP)
+        hits = self._search(scope, query, _DEEP)
         said = {word for hit in hits for word in WORD.findall(hit.record.text.casefold())}
         spelled = corrected(question, words, said)
         if spelled != question:
             query = self._query(scope, spelled, today)
         return spelled, query
+
+    def _search(self, scope: Scope, query: Query, limit: int) -> list[Said]:
+        from agent_memory.retrieval.statements import said
+
+        return said(self._vectors.search_vectors(self.name, scope.owner, query, limit))
 
     def _query(self, scope: Scope, question: str, today: date) -> Query:
         """Return a question's query, which also searches the pending entries."""
@@ -297,19 +303,19 @@ class VectorMemory(Block):
         if event is None:
             return query
         happened = query.over_the_same(self._meanings.query(event.text))
-        hits = self._vectors.search_vectors(self.name, scope.owner, happened, 1)
+        hits = self._search(scope, happened, 1)
         if not hits or hits[0].relevance < _SURE:
             return query
         return query.within(event.period(hits[0].record.created_at.date()))
 
-    def _near_both(self, scope: Scope, query: Query, statement: Hit) -> list[tuple[Hit, float]]:
+    def _near_both(self, scope: Scope, query: Query, statement: Said) -> list[tuple[Said, float]]:
         """Return the hits nearest to a question and a statement together; see `answers.Newer`."""
         vector = statement.encoding().vector if statement.encoding is not None else ()
         if not len(query.meaning) or not len(vector):  # a damaged record has no vector
             return []
         both = query.meaning + vector
         length = float((both @ both) ** 0.5)
-        hits = self._vectors.search_vectors(self.name, scope.owner, query.like(both), _LIKE)
+        hits = self._search(scope, query.like(both), _LIKE)
         return [(hit, hit.cosine * length) for hit in hits]
 
     def _encoded(

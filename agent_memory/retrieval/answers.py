@@ -8,24 +8,18 @@ see `retrieval.corrections`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
-from agent_memory.core.records import Hit
 from agent_memory.core.text import identifiers, names
 from agent_memory.retrieval.corrections import Newer, beside, corrected, newest_of_a_form
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
-    ALL,
     FULL,
     SPEAKER,
-    asking,
-    is_statement,
-    place_of,
+    Said,
     question_words,
     repeats,
     tells_nothing,
-    turn_of,
     words_in,
 )
 
@@ -42,13 +36,13 @@ _SIMILAR = 0.45
 
 def answers(
     question: str,
-    hits: Sequence[Hit],
+    hits: Sequence[Said],
     least: float,
     newer: Newer,
     *,
     corrects: bool,
     in_context: bool,
-) -> list[Hit]:
+) -> list[Said]:
     """Return the hits that answer a question, best first.
 
     Args:
@@ -65,7 +59,7 @@ def answers(
         results = informative_hits(question, results)
     if corrects:
         results = newest_of_a_form(results, question)
-    sure = [hit for hit in results if is_statement(hit) and hit.relevance >= _SURE]
+    sure = [hit for hit in results if hit.is_statement and hit.relevance >= _SURE]
     if asks_assistant(question):
         return _with_replies(results, hits)
     if asks_for_all(question):
@@ -77,7 +71,7 @@ def answers(
     return corrected(question, results, sure, hits, newer, in_context=in_context)
 
 
-def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
+def informative_hits(question: str, hits: Sequence[Said]) -> list[Said]:
     """Return the hits that say more than the question itself, best first.
 
     User messages without other words than the question are dropped. Those that ask the question
@@ -85,47 +79,47 @@ def informative_hits(question: str, hits: Sequence[Hit]) -> list[Hit]:
     the assistant's words.
     """
     languages, query_words = question_words(question)
-    results = [hit for hit in hits if not tells_nothing(query_words, languages, *turn_of(hit))]
+    results = [
+        hit for hit in hits if not tells_nothing(query_words, languages, hit.text, hit.is_user)
+    ]
     if asks_assistant(question):
         return results
-    copies = {hit.record.id: hit.record for hit in hits if _repeats(hit, question)}
+    copies = {hit.record.id: hit.record for hit in hits if hit.is_user and _repeats(hit, question)}
     replies: set[tuple[str, int]] = set()
     if asks(question):
         replies = {(copy.session_id, copy.last + 1) for copy in copies.values()}
-    results = [_fainter(hit) if hit.record.id in copies else hit for hit in results]
+    if copies:
+        results = [_fainter(hit) if hit.record.id in copies else hit for hit in results]
     results.sort(key=lambda hit: -hit.score)
     return _without_echoes(results, query_words, languages, replies)
 
 
-def _is_of_the_days(hit: Hit) -> bool:
+def _is_of_the_days(hit: Said) -> bool:
     """Return whether a hit is of the days that the question is about."""
     return bool(hit.parts) and hit.parts[PARTS.index("dated")] == 1
 
 
-def _repeats(hit: Hit, question: str) -> bool:
-    """Return whether a user's message asks the question again, without another name or number."""
-    text, is_user = turn_of(hit)
-    if not is_user:
-        return False
+def _repeats(hit: Said, question: str) -> bool:
+    """Return whether a message asks the question again, without another name or number."""
     languages, query_words = question_words(question)
-    is_same = hit.cosine >= _SAME_QUESTION and asking(text) == ALL
-    if not (is_same or repeats(query_words, languages, text)):
+    is_same = hit.cosine >= _SAME_QUESTION and hit.asks
+    if not (is_same or repeats(query_words, languages, hit.text)):
         return False
     folded = question.casefold()
-    return all(part.casefold() in folded for part in (*identifiers(text), *names(text)))
+    return all(part.casefold() in folded for part in (*identifiers(hit.text), *names(hit.text)))
 
 
-def _fainter(hit: Hit) -> Hit:
+def _fainter(hit: Said) -> Said:
     """Lower a hit's score and relevance, so that it neither precedes nor hides an answer."""
-    return replace(hit, score=hit.score * _FAINT, relevance=hit.relevance * _FAINT)
+    return hit._replace(score=hit.score * _FAINT, relevance=hit.relevance * _FAINT)
 
 
 def _without_echoes(
-    hits: Sequence[Hit],
+    hits: Sequence[Said],
     query_words: frozenset[str],
     languages: frozenset[str],
     replies: Collection[tuple[str, int]],
-) -> list[Hit]:
+) -> list[Said]:
     """Drop assistant messages that repeat an earlier user message among the hits.
 
     A reply to an earlier copy of the question is also dropped if a relevant statement of the user
@@ -133,62 +127,54 @@ def _without_echoes(
     person is not dropped for this reason, because a person may have written it. `replies` has the
     session and seq of each reply to an earlier copy.
     """
-    user_turns = [
-        (place_of(hit.record), words_in(text, languages))
-        for hit in hits
-        for text, is_user in [turn_of(hit)]
-        if is_user
-    ]
-    said = frozenset[str]().union(*(theirs for _, theirs in user_turns))
-    places = [place_of(hit.record) for hit in hits if is_statement(hit) and hit.relevance >= _SURE]
+    user_turns = [(hit.place, words_in(hit.text, languages)) for hit in hits if hit.is_user]
+    every = frozenset[str]().union(*(theirs for _, theirs in user_turns))
+    places = [hit.place for hit in hits if hit.is_statement and hit.relevance >= _SURE]
 
-    def is_echo(hit: Hit) -> bool:
-        text, is_user = turn_of(hit)
-        if is_user:
-            return False
+    def is_echo(hit: Said) -> bool:
         is_reply = (hit.record.session_id, hit.record.first) in replies
-        is_answered = is_reply and not SPEAKER.search(text)
-        if is_answered and any(at < place_of(hit.record) for at in places):
+        is_answered = is_reply and not SPEAKER.search(hit.text)
+        if is_answered and any(at < hit.place for at in places):
             return True
-        words = words_in(text, languages)
+        words = words_in(hit.text, languages)
         news = words - query_words
         if not news or len(words) > 2 * FULL:
             return False
-        least, place = _REPEATED * len(news), place_of(hit.record)
-        if len(news & said) < least:  # the most common case
+        least = _REPEATED * len(news)
+        if len(news & every) < least:  # the most common case
             return False
-        return any(len(news & theirs) >= least and at < place for at, theirs in user_turns)
+        return any(len(news & theirs) >= least and at < hit.place for at, theirs in user_turns)
 
-    return [hit for hit in hits if not is_echo(hit)]
+    return [hit for hit in hits if hit.is_user or not is_echo(hit)]
 
 
-def _with_replies(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+def _with_replies(results: list[Said], hits: Sequence[Said]) -> list[Said]:
     """Add the assistant's replies to the user's statements, each before its statement.
 
     If anything is relevant, also add the assistant's best messages: an answer often says nothing
     that is close to the question.
     """
     at = {(hit.record.session_id, hit.record.first): hit for hit in reversed(hits)}
-    for statement in [hit for hit in results if turn_of(hit)[1] and hit.relevance >= _LIKELY]:
+    for statement in [hit for hit in results if hit.is_user and hit.relevance >= _LIKELY]:
         reply = at.get((statement.record.session_id, statement.record.last + 1))
-        if reply is not None and not turn_of(reply)[1]:
+        if reply is not None and not reply.is_user:
             results = beside(results, statement, reply, True)
     if not results:
         return results
     shown = {hit.record.id for hit in results}
-    said = [hit for hit in hits if not turn_of(hit)[1]]
-    for hit in said[:_SAID]:
+    replies = [hit for hit in hits if not hit.is_user]
+    for hit in replies[:_SAID]:
         if hit.record.id not in shown:
             results = beside(results, results[-1], hit, False, corrects=False)
     return results
 
 
-def _with_similar(results: list[Hit], samples: Sequence[Hit], newer: Newer) -> list[Hit]:
+def _with_similar(results: list[Said], samples: Sequence[Said], newer: Newer) -> list[Said]:
     """Add statements that are similar to `samples`, each after the sample."""
     ids = {hit.record.id for hit in results}
     for sample in samples:
         for hit, near in newer(sample):
-            if near >= _SIMILAR and hit.record.id not in ids and is_statement(hit):
+            if near >= _SIMILAR and hit.record.id not in ids and hit.is_statement:
                 ids.add(hit.record.id)
                 results = beside(results, sample, hit, False)
     return results

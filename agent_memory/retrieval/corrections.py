@@ -8,33 +8,29 @@ the older statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agent_memory.core.query_text import is_courtesy
-from agent_memory.core.records import Hit
 from agent_memory.core.text import names as names_in
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
     REFERS,
+    Said,
     changes,
     differs_in_value,
     first_word,
-    follows,
     has_form,
     is_about_another,
-    is_statement,
     kinds_of_values,
     leans,
     names_another,
-    place_of,
     question_words,
     repeats_most,
     takes_back,
-    text_of,
     words_in,
 )
 
-Newer = Callable[[Hit], Sequence[tuple[Hit, float]]]
+Newer = Callable[[Said], Sequence[tuple[Said, float]]]
 """Returns the hits nearest to both the question and a statement, nearest first. Each hit comes with
 the sum of its two cosines. The hits may be older than the statement."""
 
@@ -54,20 +50,20 @@ _EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the 
 # statements similar.
 _SAME_START = 0.2
 
-Since = Sequence[tuple[Hit, float]]
+Since = Sequence[tuple[Said, float]]
 """Newer statements, nearest first, each with its nearness: the sum of two cosines, adjusted for the
 texts."""
 
 
 def corrected(
     question: str,
-    results: list[Hit],
-    sure: Sequence[Hit],
-    hits: Sequence[Hit],
+    results: list[Said],
+    sure: Sequence[Said],
+    hits: Sequence[Said],
     newer: Newer,
     *,
     in_context: bool,
-) -> list[Hit]:
+) -> list[Said]:
     """Return `results` with corrections.
 
     Two kinds are added: short corrections that follow one of the first statements, such as "No, the
@@ -94,13 +90,13 @@ class _Corrections:
     """Finds corrections for a question. `about` has the names in the question that hits contain."""
 
     question: str
-    hits: Sequence[Hit]
+    hits: Sequence[Said]
     relevances: Mapping[str, float]
     newer: Newer
     about: Sequence[str]
     in_context: bool
 
-    def applied(self, results: list[Hit], statement: Hit) -> list[Hit]:
+    def applied(self, results: list[Said], statement: Said) -> list[Said]:
         """Return `results` with the corrections of `statement`, each next to its statement.
 
         A context also gets the nearest newer statements, behind `statement`: a model can see which
@@ -109,82 +105,82 @@ class _Corrections:
         since = self._since(statement)
         for hit in reversed(self._nearer(since, _NEAR_BEHIND, _BEHIND) if self.in_context else []):
             results = beside(results, statement, hit, False, corrects=False)
-        unique: dict[str, tuple[Hit, bool]] = {}
+        unique: dict[str, tuple[Said, bool]] = {}
         leaning = [(hit, False) for hit in self._leaning(statement)]
         for hit, same_form in [*self._replacing(statement, since), *leaning]:
             unique.setdefault(hit.record.id, (hit, same_form))
         nearest = [*unique.values()][:_CORRECTIONS]
         anchor = statement
-        for hit, same_form in sorted(nearest, key=lambda pair: place_of(pair[0].record)):
+        for hit, same_form in sorted(nearest, key=lambda pair: pair[0].place):
             # two corrections of the same form correct each other rather than `statement`
             alone = not any(
                 self._replaces(other, hit) or self._replaces(hit, other) for other, _ in nearest
             )
-            if same_form or (self.in_context and (alone or changes(hit))):
+            if same_form or (self.in_context and (alone or changes(hit.text))):
                 results = beside(results, anchor, hit, True)
                 anchor = hit
             else:
                 results = beside(results, statement, hit, False)
         return results
 
-    def with_leaning(self, results: list[Hit]) -> list[Hit]:
+    def with_leaning(self, results: list[Said]) -> list[Said]:
         """Return `results` with the short corrections of the first statements."""
         before: set[str] = set()
-        for statement in [hit for hit in results if is_statement(hit)][:_FIRST_STATEMENTS]:
+        for statement in [hit for hit in results if hit.is_statement][:_FIRST_STATEMENTS]:
             before.add(statement.record.id)
             for hit in self._leaning(statement):
                 if hit.record.id not in before:
                     before.add(hit.record.id)
-                    is_sure = takes_back(text_of(hit.record))
+                    is_sure = takes_back(hit.text)
                     results = beside(results, statement, hit, self.in_context and is_sure)
         return results
 
-    def _replacing(self, statement: Hit, since: Since) -> list[tuple[Hit, bool]]:
+    def _replacing(self, statement: Said, since: Since) -> list[tuple[Said, bool]]:
         """Return near newer statements, each with whether it has the form of `statement`.
 
         If some of them have this form, return only these.
         """
 
-        def near(old: Hit, since: Since) -> list[tuple[Hit, bool]]:
+        def near(old: Said, since: Since) -> list[tuple[Said, bool]]:
             nearest = self._nearer(since, _NEAR, _CORRECTIONS)
             return [(hit, self._replaces(hit, old)) for hit in nearest]
 
         corrections = near(statement, since)
         for hit, same_form in corrections[-1:]:  # the correction may itself have been corrected
-            if same_form or changes(hit):
+            if same_form or changes(hit.text):
                 corrections += near(hit, self._since(hit))
         return [pair for pair in corrections if pair[1]] or corrections
 
-    def _nearer(self, since: Since, least: float, count: int) -> list[Hit]:
+    def _nearer(self, since: Since, least: float, count: int) -> list[Said]:
         near = [hit for hit, nearness in since if nearness >= least][:count]
-        return [replace(hit, relevance=self.relevances.get(hit.record.id, 0.0)) for hit in near]
+        return [hit._replace(relevance=self.relevances.get(hit.record.id, 0.0)) for hit in near]
 
-    def _replaces(self, hit: Hit, statement: Hit) -> bool:
+    def _replaces(self, hit: Said, statement: Said) -> bool:
         """Return whether `hit` is a newer statement of the same speaker in the same form."""
         languages, query_words = question_words(self.question)
-        new, old = (words_in(text_of(item.record), languages) for item in (hit, statement))
-        return has_form(new, old, query_words) and follows(hit.record, statement.record)
+        new, old = (words_in(item.text, languages) for item in (hit, statement))
+        return has_form(new, old, query_words) and hit.follows(statement)
 
-    def _since(self, statement: Hit) -> Since:
+    def _since(self, statement: Said) -> Since:
         """Return newer statements, the nearest first."""
-        nearest: list[tuple[Hit, float]] = []
-        old_text = text_of(statement.record)
-        kinds, start = kinds_of_values(old_text), first_word(old_text)
+        nearest: list[tuple[Said, float]] = []
+        old = statement.text
+        kinds, start = kinds_of_values(old), first_word(old)
         for hit, near in self.newer(statement):
-            text = text_of(hit.record)
-            if not follows(hit.record, statement.record) or is_courtesy(text):
+            text = hit.text
+            if not hit.follows(statement) or is_courtesy(text):
                 continue
             if is_about_another(text, self.about) and not REFERS.search(text):
                 continue
-            if names_another(text, old_text, self.question) and not takes_back(text):
+            if names_another(text, old, self.question) and not takes_back(text):
                 continue
-            evidence = _EVIDENCE * (changes(hit) + (not kinds.isdisjoint(kinds_of_values(text))))
+            evidence = _EVIDENCE * (changes(text) + (not kinds.isdisjoint(kinds_of_values(text))))
             nearest.append((hit, near + evidence - _SAME_START * (first_word(text) == start)))
         nearest.sort(key=lambda pair: -pair[1])
         by_chance = sum(near for _, near in nearest[_FIFTH : _FIFTH + 1])
         return [(hit, near - _BY_CHANCE * by_chance) for hit, near in nearest]
 
-    def _leaning(self, statement: Hit) -> list[Hit]:
+    def _leaning(self, statement: Said) -> list[Said]:
         """Return the first short message that corrects the statement before it.
 
         An example is "No, the 6th!". Such a message takes something back, reports a change, or
@@ -195,17 +191,17 @@ class _Corrections:
             for hit in self.hits
             if hit.record.session_id == statement.record.session_id
             and hit.record.first - statement.record.first <= _LEANS
-            and follows(hit.record, statement.record)
-            and leans(text_of(hit.record), text_of(statement.record), self.about, self.question)
+            and hit.follows(statement)
+            and leans(hit.text, statement.text, self.about, self.question)
         ]
         return sorted(after, key=lambda hit: hit.record.first)[:1]
 
 
-def newest_of_a_form(results: list[Hit], question: str) -> list[Hit]:
+def newest_of_a_form(results: list[Said], question: str) -> list[Said]:
     """Move each statement among the first hits before the older statement that it contradicts."""
     languages, query_words = question_words(question)
-    statements = [hit for hit in results[:_FIRST] if is_statement(hit)]
-    words = {hit.record.id: words_in(text_of(hit.record), languages) for hit in statements}
+    statements = [hit for hit in results[:_FIRST] if hit.is_statement]
+    words = {hit.record.id: words_in(hit.text, languages) for hit in statements}
     for hit in statements:
         own = hit.record.id
         for old in results:
@@ -214,15 +210,15 @@ def newest_of_a_form(results: list[Hit], question: str) -> list[Hit]:
             theirs = words.get(old.record.id)
             if theirs is None or not theirs & query_words <= words[own]:
                 continue
-            if not (repeats_most(words[own], theirs) or differs_in_value(hit, old)):
+            if not (repeats_most(words[own], theirs) or differs_in_value(hit.text, old.text)):
                 continue
-            if follows(hit.record, old.record):
+            if hit.follows(old):
                 results = beside(results, old, hit, True)
                 break
     return results
 
 
-def _alone(hit: Hit) -> float:
+def _alone(hit: Said) -> float:
     """Return how near a hit itself is to the question, without its neighbours.
 
     With neighbours, messages after an answer would score too high.
@@ -232,8 +228,8 @@ def _alone(hit: Hit) -> float:
 
 
 def beside(
-    results: list[Hit], statement: Hit, hit: Hit, before: bool, *, corrects: bool = True
-) -> list[Hit]:
+    results: list[Said], statement: Said, hit: Said, before: bool, *, corrects: bool = True
+) -> list[Said]:
     """Move `hit` directly before `statement` if `before`, otherwise directly behind it.
 
     If `hit` surely corrects or answers `statement`, it is at least as relevant.
@@ -241,5 +237,5 @@ def beside(
     others = [other for other in results if other.record.id != hit.record.id]
     at = next((at for at, other in enumerate(others) if other.record.id == statement.record.id), 0)
     relevance = max(hit.relevance, statement.relevance) if corrects else hit.relevance
-    others.insert(at + (not before), replace(hit, score=others[at].score, relevance=relevance))
+    others.insert(at + (not before), hit._replace(score=others[at].score, relevance=relevance))
     return others

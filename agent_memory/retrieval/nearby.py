@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from agent_memory.core.query_text import ends_asking, is_courtesy
-from agent_memory.core.records import Hit
 from agent_memory.core.text import sentences
 from agent_memory.retrieval.answers import informative_hits
 from agent_memory.retrieval.corrections import beside
 from agent_memory.retrieval.score import GAP, SHORT
-from agent_memory.retrieval.statements import follows, is_statement, text_of, turn_of
+from agent_memory.retrieval.statements import Said
 
 _OFFERS = re.compile(r"\b(?:any|some)thing (?:else|more)\b|\bI (?:help|assist)\b", re.IGNORECASE)
 _FIRST = 2  # number of the user's messages to which following messages are added
@@ -24,8 +23,8 @@ _SHARE = 0.6  # minimum share of the score of the message that they follow
 
 
 def completed(
-    question: str, results: list[Hit], hits: Sequence[Hit], *, in_context: bool
-) -> list[Hit]:
+    question: str, results: list[Said], hits: Sequence[Said], *, in_context: bool
+) -> list[Said]:
     """Return `results` with messages of `hits` that belong to them. For `in_context` see `answers`.
 
     A search does not get following messages, because they are usually among its results anyway.
@@ -34,16 +33,16 @@ def completed(
     return _with_following(question, results, hits) if in_context else results
 
 
-def _with_exchanges(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+def _with_exchanges(results: list[Said], hits: Sequence[Said]) -> list[Said]:
     """Add the user's short answers ("The second one.") with their questions, behind a result.
 
     This result is the question, the answer, the message before the question, or the reply.
     """
-    said = sorted(hits, key=lambda hit: (hit.record.session_id, hit.record.first))
-    for at, (asked, answer) in enumerate(pairwise(said)):
-        if not _answers(answer, asked):
+    every = sorted(hits, key=lambda hit: (hit.record.session_id, hit.record.first))
+    for at, (asked, answer) in enumerate(pairwise(every)):
+        if not (answer.is_statement and _answers(answer, asked)):
             continue
-        near = {hit.record.id for hit in said[max(0, at - 1) : at + 3] if _is_near(hit, asked)}
+        near = {hit.record.id for hit in every[max(0, at - 1) : at + 3] if _is_near(hit, asked)}
         first = next((hit for hit in results if hit.record.id in near), None)
         if first is None:
             continue
@@ -52,15 +51,22 @@ def _with_exchanges(results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
     return results
 
 
-def _with_following(question: str, results: list[Hit], hits: Sequence[Hit]) -> list[Hit]:
+def _with_following(question: str, results: list[Said], hits: Sequence[Said]) -> list[Said]:
     """Add the replies to the user's first messages, and what the user says soon after them.
 
     In a group, other users reply too. Small talk is not added, and no reply that `informative_hits`
     leaves out.
     """
-    firsts = [hit for hit in results if turn_of(hit)[1]][:_FIRST]
+    firsts = [hit for hit in results if hit.is_user][:_FIRST]
     latest = sorted(hits, key=lambda hit: -hit.record.first)
-    pairs = [(first, hit) for first in firsts for hit in latest if _is_soon_after(hit, first)]
+    pairs = [
+        (first, hit)
+        for first in firsts
+        for hit in latest
+        if hit.record.session_id == first.record.session_id
+        and 0 < hit.record.first - first.record.first <= GAP
+        and _belongs(hit, first)
+    ]
     shown = {hit.record.id for hit in results}
     new = [hit for _, hit in pairs if hit.record.id not in shown]
     if new:
@@ -71,21 +77,17 @@ def _with_following(question: str, results: list[Hit], hits: Sequence[Hit]) -> l
     return results
 
 
-def _is_soon_after(hit: Hit, first: Hit) -> bool:
-    """Return whether a hit is a reply to a user's message, or what the user says soon after it.
+def _belongs(hit: Said, first: Said) -> bool:
+    """Return whether a hit soon after a user's message is a reply, or a statement of the user.
 
     A reply is a message of another speaker.
     """
-    if not (_is_near(hit, first) and 0 < hit.record.first - first.record.first <= GAP):
+    if hit.score < _SHARE * first.score or is_courtesy(hit.text):
         return False
-    if hit.score < _SHARE * first.score or is_courtesy(text_of(hit.record)):
-        return False
-    if hit.record.metadata.get("speaker") != first.record.metadata.get("speaker"):
-        return True
-    return follows(hit.record, first.record)
+    return hit.speaker != first.speaker or hit.follows(first)
 
 
-def _behind(results: list[Hit], first: Hit, hit: Hit) -> list[Hit]:
+def _behind(results: list[Said], first: Said, hit: Said) -> list[Said]:
     """Move a hit directly behind another one, unless it is before it already."""
     ids = [other.record.id for other in results]
     if hit.record.id in ids[: ids.index(first.record.id) + 1]:
@@ -93,17 +95,16 @@ def _behind(results: list[Hit], first: Hit, hit: Hit) -> list[Hit]:
     return beside(results, first, hit, False, corrects=False)
 
 
-def _answers(answer: Hit, asked: Hit) -> bool:
-    """Return whether a hit is a user's short answer to the question of the hit before it."""
-    is_short = len(text_of(answer.record).split()) <= SHORT
-    if not (is_short and is_statement(answer) and _is_near(answer, asked)):
+def _answers(answer: Said, asked: Said) -> bool:
+    """Return whether a statement is a short answer to the question of the hit before it."""
+    if len(answer.text.split()) > SHORT or not _is_near(answer, asked):
         return False
-    if answer.record.metadata.get("speaker") == asked.record.metadata.get("speaker"):
+    if answer.speaker == asked.speaker:
         return False
-    questions = filter(ends_asking, sentences(text_of(asked.record))[-2:])
+    questions = filter(ends_asking, sentences(asked.text)[-2:])
     return not all(map(_OFFERS.search, questions))
 
 
-def _is_near(hit: Hit, other: Hit) -> bool:
+def _is_near(hit: Said, other: Said) -> bool:
     same_session = hit.record.session_id == other.record.session_id
     return same_session and abs(hit.record.first - other.record.first) <= 2 * GAP

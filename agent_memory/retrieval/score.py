@@ -75,7 +75,8 @@ class Candidates(NamedTuple):
 
     def name(self, row: int) -> str:
         """Return the id of a record."""
-        return self.indexes[self.sources.item(row)].name(self.numbers.item(row))
+        index: SegmentIndex = self.indexes[self.sources.item(row)]
+        return index.name(self.numbers.item(row))
 
     def encoding(self, row: int) -> Callable[[], Encoding]:
         """Return a function that returns the encoding of a record."""

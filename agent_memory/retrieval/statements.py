@@ -8,10 +8,12 @@ the older text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import takewhile
 from operator import eq
+from typing import Any, NamedTuple
 
 from agent_memory.core.query_text import asks, ends_asking, requests, words_asking
 from agent_memory.core.records import Hit, Record
@@ -138,39 +140,49 @@ _OF_ITS_OWN = re.compile(
 _POINTS_BACK = re.compile(r"\b(?:it|that|this|they|them|those|he|she|one)\b", re.IGNORECASE)
 
 
-def is_statement(hit: Hit) -> bool:
-    text, is_user = turn_of(hit)
-    return is_user and asking(text) < ALL
+class Said(NamedTuple):
+    """A hit, with what `answers` compares. The first fields are those of `Hit`."""
+
+    record: Record
+    score: float
+    relevance: float
+    parts: tuple[float, ...]
+    cosine: float
+    words: float
+    encoding: Callable[[], Any] | None
+    speaker: str
+    text: str  # without the speaker's name
+    is_user: bool  # whether a user wrote the message
+    asks: bool  # whether the text consists of questions
+    is_statement: bool  # whether a user wrote the message, and the text does not only ask
+    place: tuple[datetime, str, int]
+
+    def follows(self, statement: Said) -> bool:
+        """Return whether the message is a later statement of the same speaker."""
+        if self.speaker != statement.speaker or self.place <= statement.place:
+            return False
+        return not self.asks and not requests(self.text)
 
 
-def turn_of(hit: Hit) -> tuple[str, bool]:
-    """Return the text of a hit's message, and whether a user wrote it."""
-    return text_of(hit.record), hit.record.metadata.get("role") == "user"
-
-
-def text_of(record: Record) -> str:
-    return _unnamed(record.text, record.metadata.get("speaker", ""))
+def said(hits: Iterable[Hit]) -> list[Said]:
+    return [
+        Said(
+            *(record, hit.score, hit.relevance, hit.parts, hit.cosine, hit.words, hit.encoding),
+            *_message(record.text, about.get("speaker", ""), about.get("role") == "user"),
+            (record.created_at, record.session_id, record.first),
+        )
+        for hit in hits
+        for record in (hit.record,)
+        for about in (record.metadata,)
+    ]
 
 
 @lru_cache(_MOST_TEXTS)
-def _unnamed(text: str, speaker: str) -> str:
-    """Return a text without its speaker's name.
-
-    The cache returns the same string object, which other caches find faster.
-    """
-    return text.removeprefix(f"{speaker}: ")
-
-
-def place_of(record: Record) -> tuple[object, ...]:
-    return record.created_at, record.session_id, record.first
-
-
-def follows(record: Record, statement: Record) -> bool:
-    """Return whether a record is a later statement of the same speaker."""
-    same = record.metadata.get("speaker") == statement.metadata.get("speaker")
-    if not same or place_of(record) <= place_of(statement):
-        return False
-    return asking(text_of(record)) < ALL and not requests(text_of(record))
+def _message(text: str, speaker: str, is_user: bool) -> tuple[str, str, bool, bool, bool]:
+    """Return the fields of `Said` from the speaker on, without the place."""
+    text = text.removeprefix(f"{speaker}: ")
+    asks = asking(text) == ALL
+    return speaker, text, is_user, asks, is_user and not asks
 
 
 @lru_cache(_MOST_QUESTIONS)
@@ -180,10 +192,13 @@ def question_words(question: str) -> tuple[frozenset[str], frozenset[str]]:
     return languages, words_in(question, languages)
 
 
-def changes(hit: Hit) -> bool:
-    return _CHANGES.search(text_of(hit.record)) is not None
+@lru_cache(_MOST_TEXTS)
+def changes(text: str) -> bool:
+    """Return whether a text has words of change, such as "now" or "switched"."""
+    return _CHANGES.search(text) is not None
 
 
+@lru_cache(_MOST_TEXTS)
 def kinds_of_values(text: str) -> frozenset[str]:
     """Return the kinds of values in a text: day, date, time, money."""
     return frozenset(str(match.lastgroup) for match in _KIND.finditer(text))
@@ -210,7 +225,7 @@ def leans(text: str, statement: str, about: Sequence[str], question: str) -> boo
         return False
     if _VALUE.search(text) and _VALUE.search(statement):
         return True
-    return bool(_CHANGES.search(text) and _POINTS_BACK.search(text))
+    return changes(text) and _POINTS_BACK.search(text) is not None
 
 
 def takes_back(text: str) -> bool:
@@ -254,9 +269,9 @@ def repeats_most(new: frozenset[str], old: frozenset[str]) -> bool:
     return len(old & new) >= _SAME_FORM * len(old)
 
 
-def differs_in_value(hit: Hit, other: Hit) -> bool:
+def differs_in_value(text: str, other: str) -> bool:
     """Return whether two texts differ only in one short span, which is then a value."""
-    new, old = _uncounted(text_of(hit.record)), _uncounted(text_of(other.record))
+    new, old = _uncounted(text), _uncounted(other)
     begin = _equal_words(new, old)
     same = begin + _equal_words(new[begin:][::-1], old[begin:][::-1])
     return same >= _SAME_WORDS and 2 * same >= max(len(new), len(old))

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from agent_memory.core.records import Entry, Hit, Recall, Record, Scope, Source
+from agent_memory.core.records import Entry, Recall, Record, Scope, Source
 from agent_memory.core.redaction import DELETED
 from agent_memory.core.shapes import role_of
 from agent_memory.core.text import sentence_spans
 from agent_memory.core.transcript import PART, Part, marked, passages, speaker
 from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.score import PARTS, fitted
-from agent_memory.retrieval.statements import text_of
+from agent_memory.retrieval.statements import Said
 from agent_memory.retrieval.vectors import products
 
 _BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
@@ -90,7 +90,7 @@ def sources_of(record: Record) -> tuple[Source, ...]:
 
 
 def recalls(
-    hits: Iterable[Hit], block: str, scope: Scope | None = None, pieces: np.ndarray | None = None
+    hits: Iterable[Said], block: str, scope: Scope | None = None, pieces: np.ndarray | None = None
 ) -> Iterator[Recall]:
     """Yield hits as recalls, in order. If `scope` is given, skip hits that it excludes.
 
@@ -121,13 +121,13 @@ def recalls(
             )
 
 
-def _nearness(hit: Hit, pieces: np.ndarray) -> tuple[float, ...]:
+def _nearness(hit: Said, pieces: np.ndarray) -> tuple[float, ...]:
     """Return how near each sentence of a long text is to a question.
 
     This is the mean, over the question's word pieces, of the highest cosine with a piece of the
     sentence. The places of the text's pieces are estimated from their order.
     """
-    text = text_of(hit.record)
+    text = hit.text
     if len(text) < _LONG or hit.encoding is None or not len(pieces):
         return ()
     own = hit.encoding().tokens
