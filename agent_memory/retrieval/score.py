@@ -73,60 +73,46 @@ class Candidates(NamedTuple):
     def at(self, rows: np.ndarray) -> Self:
         return type(self)(*self[:3], *(column[rows] for column in self[3:]))
 
-    def name(self, row: int) -> str:
-        """Return the id of a record."""
-        index: SegmentIndex = self.indexes[self.sources.item(row)]
-        return index.name(self.numbers.item(row))
+    def found(self, rows: np.ndarray) -> tuple[list[str], list[Callable[[], Encoding]]]:
+        """Return the ids of records, and functions that return their encodings."""
+        places = zip(self.sources[rows].tolist(), self.numbers[rows].tolist(), strict=True)
+        pairs = [(self.indexes[source], number) for source, number in places]
+        names = [index.name(number) for index, number in pairs]
+        return names, [partial(index.encoding, number) for index, number in pairs]
 
-    def encoding(self, row: int) -> Callable[[], Encoding]:
-        """Return a function that returns the encoding of a record."""
-        return partial(self.indexes[self.sources.item(row)].encoding, self.numbers.item(row))
+    def steps(self) -> np.ndarray:
+        """Return for each record the rows of the records up to `REACH` before and behind it.
 
-    def following(self, rows: np.ndarray) -> np.ndarray:
-        """Return the rows of the next two records of each record in its session."""
-        return self._near(rows, range(1, REACH + 1))
-
-    def short(self, rows: np.ndarray) -> np.ndarray:
-        """Return the short records up to `REACH` around, each with the record before it."""
-        near = self._near(rows, range(-REACH, REACH + 1))
-        short = np.unique(near[self.places["words"][near] <= SHORT])
-        return self._near(short, (0, -1))
-
-    def _near(self, rows: np.ndarray, steps: Sequence[int]) -> np.ndarray:
-        near = self._shifted(rows, steps)
-        return near[near >= 0]
-
-    def _shifted(self, rows: np.ndarray, steps: Sequence[int]) -> np.ndarray:
-        """Return for each step and record the row that many records further; -1 if none.
-
-        The result is (steps, rows). The other record must be in the same session.
+        The result is (steps, n), for the steps -2, -1, 1 and 2. A row is -1 if the session has no
+        such record nearby.
         """
-        sessions, seqs = self.places["session"], self.places["seq"].astype(np.int64)
-        distances, own = np.array(steps)[:, None], seqs[rows]
-        near = rows + distances
-        inside = (near >= 0) & (near < len(seqs)) & (own > 0)
-        near = np.where(inside, near, rows)
-        there = inside & (sessions[near] == sessions[rows])
-        there &= np.abs(seqs[near] - own) <= np.abs(distances) * GAP
-        return np.where(there, near, -1)
+        count, sessions, seqs = len(self.places), self.places["session"], self.places["seq"]
+        steps = np.array([-2, -1, 1, 2])[:, None]
+        near = np.arange(count) + steps
+        inside = (near >= 0) & (near < count) & (seqs > 0)
+        near[~inside] = 0
+        gaps = np.abs(seqs.astype(np.int64)[near] - seqs)
+        inside &= (sessions[near] == sessions) & (gaps <= np.abs(steps) * GAP)
+        return np.where(inside, near, -1)
 
     def _repeated(self) -> np.ndarray:
         """Return for each record whether an earlier one has the same id, and thus place."""
         own = self.places[["session", "seq", "part"]]
         same = own[1:] == own[:-1]
-        rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False)).tolist()
-        first = {self.name(row): row for row in reversed(rows)}
+        rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+        first = dict(zip(reversed(self.found(rows)[0]), reversed(rows.tolist()), strict=True))
         repeated = np.zeros(len(own), np.bool_)
-        repeated[[row for row in rows if row not in first.values()]] = True
+        repeated[rows] = True
+        repeated[[*first.values()]] = False
         return repeated
 
-    def neighbours(self) -> np.ndarray:
+    def neighbours(self, steps: np.ndarray) -> np.ndarray:
         """Return the rows of each record's previous, next and second previous neighbour, (3, n).
 
         A row is -1 if there is no such neighbour, or if the record and its neighbours have too many
-        words together. A long record needs no neighbours.
+        words together. A long record needs no neighbours. `steps` is the result of `steps()`.
         """
-        near = self._shifted(np.arange(len(self.places)), (-1, 1, -2))
+        near = steps[[1, 2, 0]]
         words = self.places["words"].astype(np.int64)
         used = words + _at(np.minimum(words, _NEIGHBOUR_WORDS), near)
         used[2] += _at(words, near[0])
@@ -181,13 +167,14 @@ def informativeness(count: int, holding: np.ndarray) -> np.ndarray:
 def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     """Return the best `limit` candidates of one or several indexes, best first.
 
-    The records after the best `query.with_next` candidates are returned as well, and short records
-    near these; see `Candidates.following`.
+    The next two records after each of the best `query.with_next` candidates are returned as well,
+    and short records near the best, each with the record before it.
     """
     candidates = Candidates.joined(per_index)
     worth = informativeness(candidates.total, candidates.holding)
     with np.errstate(invalid="ignore"):  # BLAS reads past the finite numbers; see `index`
-        parts = _parts(candidates, query, worth)
+        steps = candidates.steps()
+        parts = _parts(candidates, query, worth, candidates.neighbours(steps))
     relevance = _relevance(parts, len(worth), candidates.total)
     others = fitted()["other_words"]
     if candidates.filled.any() and parts[:, PARTS.index("words")].max() < others["below"]:
@@ -200,14 +187,18 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     # relative to the best score keep their meaning. The scores are then made non-increasing.
     alone = scores[best] - weights["nearest"] * parts[best, PARTS.index("nearest")]
     counted = np.maximum.accumulate(alone[::-1])[::-1]
-    chosen = np.arange(min(limit, len(best)))
+    first = best[:limit]
+    wanted = np.zeros(len(best) + 1, np.bool_)  # the last one is for the row -1
+    wanted[first] = True
     if query.with_next:
-        near = [candidates.following(best[: query.with_next]), candidates.short(best[:limit])]
-        chosen = np.union1d(chosen, np.flatnonzero(np.isin(best, np.concatenate(near))))
+        wanted[steps[2:, best[: query.with_next]]] = True
+        near = np.concatenate([first, *steps[:, first]])
+        short = near[(near >= 0) & (candidates.places["words"][near] <= SHORT)]
+        wanted[short] = wanted[steps[1, short]] = True
+    chosen = np.flatnonzero(wanted[best])
     best = best[chosen]
     return Ranked(
-        [*map(candidates.name, best.tolist())],
-        [*map(candidates.encoding, best.tolist())],
+        *candidates.found(best),
         counted[chosen],
         relevance[best],
         parts[best],
@@ -256,7 +247,8 @@ def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
     return relevance
 
 
-def _parts(candidates: Candidates, query: Query, worth: np.ndarray) -> np.ndarray:
+def _parts(candidates: Candidates, query: Query, worth: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """Return the value of each term for each record. `near` are the neighbours of the records."""
     numbers, count = fitted(), len(candidates.places)
     there = (candidates.weights > 0).astype(np.float32)
     strength = _by_word(candidates.best, query.owners, there.shape[1])
@@ -266,7 +258,6 @@ def _parts(candidates: Candidates, query: Query, worth: np.ndarray) -> np.ndarra
     present = np.ones(there.shape[1])
     present[query.owners] = numbers["present"]
     strength = np.where(compared[:, None], np.maximum(strength, present * there), unread)
-    near = candidates.neighbours()
     share = worth / worth.sum() if len(worth) else worth
     words = strength @ share
     parts = np.array([*numbers["around"].values()], np.float32)[:, None, None]
