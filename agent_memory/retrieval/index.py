@@ -221,17 +221,11 @@ class SegmentIndex:
     @made_once
     def _vectors(self) -> list[Vectors]:
         """The vectors of all records, in order, in one or several parts."""
+        parts = [segment.meaning for segment in self.segments]
         if not self._is_copied:
-            return [segment.meaning for segment in self.segments]
-        rows = np.zeros((len(self), self.dimension), np.float32)
-        scales = np.ones(len(self), np.float32)
-        for first, segment in zip(self._firsts, self.segments, strict=False):
-            own = segment.meaning
-            if own.rows.shape[1]:
-                rows[first : first + segment.records] = own.rows
-            if own.scales is not None:
-                scales[first : first + segment.records] = own.scales
-        return [Vectors(rows, scales, self.dimension)]
+            return parts
+        every = Vectors.joined(parts)
+        return [every._replace(rows=every.rows.astype(np.float32))]
 
     @made_once
     def _postings(self) -> Postings:
@@ -240,14 +234,12 @@ class SegmentIndex:
         sizes = [*accumulate((len(part.places) for part in words), initial=0)]
         columns = [
             (
-                part.terms.astype(np.int64) + number * _SEGMENT,
-                part.starts[:-1].astype(np.int64) + size,
-                part.places.astype(np.uint32) + first,
+                np.add(part.terms, at * _SEGMENT, dtype=np.int64),
+                np.add(part.starts[:-1], size, dtype=np.int64),
+                np.add(part.places, first, dtype=np.uint32),
                 part.weights,
             )
-            for number, (part, size, first) in enumerate(
-                zip(words, sizes, self._firsts, strict=False)
-            )
+            for at, (part, size, first) in enumerate(zip(words, sizes, self._firsts, strict=False))
         ]
         terms, starts, places, weights = map(np.concatenate, zip(*columns, strict=True))
         return Postings(terms, np.append(starts, sizes[-1]), places, weights)
@@ -261,7 +253,7 @@ class SegmentIndex:
     @made_once
     def filled(self) -> np.ndarray:
         """For each record, whether it has a vector."""
-        some = [segment.meaning.filled() for segment in self.segments]
+        some = [segment.meaning.scales > 0 for segment in self.segments]
         return np.concatenate([np.zeros(0, np.bool_), *some])
 
     @made_once

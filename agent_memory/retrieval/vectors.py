@@ -47,7 +47,7 @@ class Vectors(NamedTuple):
     """A matrix whose rows may be rounded. Immutable."""
 
     rows: np.ndarray  # (n, length) float32 or int8; (n, 0) if all numbers are 0
-    scales: np.ndarray | None  # (n,) float32, the factor of each int8 row; None for float32 rows
+    scales: np.ndarray  # (n,) float32, the factor of each row; 0 if all its numbers are 0
     length: int  # numbers in a row
 
     @classmethod
@@ -58,57 +58,43 @@ class Vectors(NamedTuple):
         """
         count, length = matrix.shape
         if not matrix.any():
-            return cls(np.empty((count, 0), np.float32), None, length)
+            return cls(np.empty((count, 0), np.float32), np.zeros(count, np.float32), length)
         if compact and length >= LEAST_LENGTH:
             scales, fit = _scales(matrix)
             if fit.all():
                 by = np.where(scales > 0, scales, 1)[:, None]
                 rows = np.clip(np.rint(matrix / by), -_MOST, _MOST).astype(np.int8)
                 return cls(rows, scales, length)
-        return cls(np.ascontiguousarray(matrix, np.float32), None, length)
+        rows = np.ascontiguousarray(matrix, np.float32)
+        return cls(rows, matrix.any(axis=1).astype(np.float32), length)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        full = [part for part in parts if part.rows.shape[1]]
-        length = max(part.length for part in parts)
-        if not full:
-            return cls(np.concatenate([part.rows for part in parts]), None, length)
-        if any(part.scales is None for part in full):
-            return cls(np.concatenate([part.floats() for part in parts]), None, length)
-        pairs = [
-            (np.zeros((len(part.rows), length), np.int8), np.zeros(len(part.rows), np.float32))
-            if part.scales is None  # it has only zeros
-            else (part.rows, part.scales)
+        width = max(part.rows.shape[1] for part in parts)
+        rows = [
+            part.rows if part.rows.shape[1] else np.zeros((len(part.rows), width), np.int8)
             for part in parts
         ]
-        rows, scales = map(np.concatenate, zip(*pairs, strict=True))
-        return cls(rows, scales, length)
+        scales = np.concatenate([part.scales for part in parts])
+        return cls(np.concatenate(rows), scales, max(part.length for part in parts))
 
     @property
     def nbytes(self) -> int:
-        return self.rows.nbytes + (0 if self.scales is None else self.scales.nbytes)
-
-    def filled(self) -> np.ndarray:
-        """Return for each row whether it has a number other than 0."""
-        if not self.rows.shape[1]:
-            return np.zeros(len(self.rows), np.bool_)
-        return np.asarray(self.rows.any(axis=1) if self.scales is None else self.scales > 0)
+        return self.rows.nbytes + self.scales.nbytes
 
     def only(self, keep: np.ndarray) -> Self:
-        scales = None if self.scales is None else self.scales[keep]
-        return self._replace(rows=self.rows[keep], scales=scales)
+        return self._replace(rows=self.rows[keep], scales=self.scales[keep])
 
     def floats(self) -> np.ndarray:
         if not self.rows.shape[1]:
             return np.zeros((len(self.rows), self.length), np.float32)
-        return self.rows if self.scales is None else self.rows * self.scales[:, None]
+        return self.rows * self.scales[:, None]
 
     def products(self, vector: np.ndarray) -> np.ndarray:
         """Return the dot product of each row with a float32 vector."""
         if not self.rows.shape[1]:
             return np.zeros(len(self.rows), np.float32)
-        result = products(self.rows, vector[:, None])[:, 0]
-        return result if self.scales is None else result * self.scales
+        return products(self.rows, vector[:, None])[:, 0] * self.scales
 
 
 def _scales(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

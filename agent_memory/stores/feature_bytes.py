@@ -77,13 +77,14 @@ def segment_of(data: bytes) -> Segment:
 def _kind(vectors: Vectors) -> int:
     if not vectors.rows.shape[1]:
         return _ZEROS
-    return _FLOATS if vectors.scales is None else _EIGHTHS
+    return _EIGHTHS if vectors.rows.dtype == np.int8 else _FLOATS
 
 
 def _rows(vectors: Vectors) -> tuple[bytes, bytes]:
-    if vectors.scales is None:
-        return vectors.rows.astype("<f4", copy=False).tobytes(), b""
-    return vectors.rows.tobytes(), vectors.scales.astype("<f4", copy=False).tobytes()
+    rows, scales, _ = vectors
+    if rows.dtype == np.int8:
+        return rows.tobytes(), scales.astype("<f4", copy=False).tobytes()
+    return (rows * scales[:, None]).astype("<f4", copy=False).tobytes(), b""
 
 
 def _columns(postings: Postings) -> list[bytes]:
@@ -99,14 +100,15 @@ def _names(part: memoryview, kind: int, count: int) -> Names:
 
 def _vectors(parts: Sequence[memoryview], kind: int, count: int, dimension: int) -> Vectors:
     if kind == _ZEROS:
-        return Vectors(np.empty((count, 0), np.float32), None, dimension)
-    rows = np.frombuffer(parts[0], np.int8 if kind == _EIGHTHS else "<f4")
-    scales = np.frombuffer(parts[1], "<f4") if kind == _EIGHTHS else None
-    if not np.isfinite(rows if scales is None else scales).all():
+        return Vectors(np.empty((count, 0), np.float32), np.zeros(count, np.float32), dimension)
+    is_rounded = kind == _EIGHTHS
+    rows = np.frombuffer(parts[0], np.int8 if is_rounded else "<f4").reshape(count, dimension)
+    scales = np.frombuffer(parts[1], "<f4") if is_rounded else rows.any(axis=1).astype(np.float32)
+    if not np.isfinite(scales if is_rounded else rows).all():
         raise ValueError("A vector has a value that is not a number.")
-    if scales is not None and len(scales) != count:
+    if len(scales) != count:
         raise ValueError("A vector lacks its scale.")
-    return Vectors(rows.reshape(count, dimension), scales, dimension)
+    return Vectors(rows, scales, dimension)
 
 
 def _tokens(rows: memoryview, starts: memoryview, count: int) -> Tokens:
