@@ -276,11 +276,11 @@ class SegmentIndex:
         at[order] = np.arange(len(order))
         return order, at, np.cumsum(begins)
 
-    def with_neighbours(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the chosen records and their neighbours up to `REACH`, in order."""
+    def with_neighbours(self, chosen: np.ndarray, reach: int = REACH) -> np.ndarray:
+        """Return the chosen records and their neighbours up to `reach`, in order."""
         order, at, sessions = self._ordered
         rows = at[chosen]
-        near = (rows[:, None] + np.arange(-REACH, REACH + 1)).clip(0, max(0, len(order) - 1))
+        near = (rows[:, None] + np.arange(-reach, reach + 1)).clip(0, max(0, len(order) - 1))
         included = np.zeros(len(order), np.bool_)
         included[near[sessions[near] == sessions[rows, None]]] = True
         records: np.ndarray = order[included]
@@ -345,11 +345,7 @@ class SegmentIndex:
             then = (days >= period.first.toordinal()) & (days <= period.last.toordinal())
             then = np.where(then, cosines + words, -np.inf)
             first = np.concatenate([first, _best(then, depth, above=-np.inf)])
-        if query.alone:
-            order, at, _ = self._ordered
-            places = order[np.sort(at[np.unique(first)])]
-        else:
-            places = self.with_neighbours(first)
+        places = self.with_neighbours(first, 0 if query.alone else REACH)
         return Candidates(
             indexes=(self,),
             total=len(self),

@@ -101,10 +101,7 @@ class Candidates(NamedTuple):
         same = own[1:] == own[:-1]
         rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
         first = dict(zip(reversed(self.found(rows)[0]), reversed(rows.tolist()), strict=True))
-        repeated = np.zeros(len(own), np.bool_)
-        repeated[rows] = True
-        repeated[[*first.values()]] = False
-        return repeated
+        return np.isin(np.arange(len(own)), [*set(rows.tolist()).difference(first.values())])
 
     def neighbours(self, steps: np.ndarray) -> np.ndarray:
         """Return the rows of each record's previous, next and second previous neighbour, (3, n).
@@ -251,7 +248,9 @@ def _parts(candidates: Candidates, query: Query, worth: np.ndarray, near: np.nda
     """Return the value of each term for each record. `near` are the neighbours of the records."""
     numbers, count = fitted(), len(candidates.places)
     there = (candidates.weights > 0).astype(np.float32)
-    strength = _by_word(candidates.best, query.owners, there.shape[1])
+    # for each record and word, the mean over the word's pieces
+    belongs = (query.owners[:, None] == np.arange(there.shape[1])).astype(np.float32)
+    strength = candidates.best @ (belongs / np.maximum(1, belongs.sum(axis=0)))
     compared = np.asarray(candidates.best.any(axis=1))  # records with word pieces
     unread = np.where(there > 0, 1, numbers["absent"])
     # a number has no pieces in a query: it is present or absent
@@ -311,17 +310,6 @@ def _nearest(meaning: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return probabilities
 
 
-def _by_word(best: np.ndarray, owners: np.ndarray, words: int) -> np.ndarray:
-    """Return for each record and word the mean of `best` over the word's pieces."""
-    belongs = np.zeros((len(owners), words), np.float32)
-    belongs[np.arange(len(owners)), owners] = 1
-    means: np.ndarray = best @ (belongs / np.maximum(1, belongs.sum(axis=0)))
-    return means
-
-
-def _at(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _at(values: np.ndarray, rows: np.ndarray) -> Any:
     """Return these rows of `values`; 0 for the row -1."""
-    filled: np.ndarray = np.concatenate(
-        [values, np.zeros_like(values, shape=(1, *values.shape[1:]))]
-    )[rows]
-    return filled
+    return np.concatenate([values, np.zeros_like(values[:1])])[rows]

@@ -65,8 +65,8 @@ class Vectors(NamedTuple):
                 by = np.where(scales > 0, scales, 1)[:, None]
                 rows = np.clip(np.rint(matrix / by), -_MOST, _MOST).astype(np.int8)
                 return cls(rows, scales, length)
-        rows = np.ascontiguousarray(matrix, np.float32)
-        return cls(rows, matrix.any(axis=1).astype(np.float32), length)
+        scales = np.asarray(matrix.any(axis=1), np.float32)
+        return cls(np.ascontiguousarray(matrix, np.float32), scales, length)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -88,13 +88,13 @@ class Vectors(NamedTuple):
     def floats(self) -> np.ndarray:
         if not self.rows.shape[1]:
             return np.zeros((len(self.rows), self.length), np.float32)
-        return self.rows * self.scales[:, None]
+        return np.asarray(self.rows * self.scales[:, None])
 
     def products(self, vector: np.ndarray) -> np.ndarray:
         """Return the dot product of each row with a float32 vector."""
         if not self.rows.shape[1]:
             return np.zeros(len(self.rows), np.float32)
-        return products(self.rows, vector[:, None])[:, 0] * self.scales
+        return np.asarray(products(self.rows, vector[:, None])[:, 0] * self.scales)
 
 
 def _scales(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -147,13 +147,9 @@ class SoonEncoded:
         if embedder is None:
             self._whole = self._whole and not texts
             return NoEmbedder().encode(texts)
-        encodings: dict[int, Encoding] = {}
-        missing: list[int] = []
-        for at, text in enumerate(texts):
-            if embedder.cached([text]):
-                encodings[at] = embedder.encode([text])[0]
-            else:
-                missing.append(at)
+        missing = [at for at, text in enumerate(texts) if not embedder.cached([text])]
+        known = sorted({*range(len(texts))}.difference(missing))
+        encodings = dict(zip(known, embedder.encode([texts[at] for at in known]), strict=True))
         while missing and time.monotonic() < until and not self._best.rests:
             batch = [missing.pop()]
             room = _BATCH - len(texts[batch[0]])
