@@ -60,39 +60,32 @@ class Names:
     def __len__(self) -> int:
         return len(self.texts) if self.packed is None else len(self.packed)
 
+    @made_once
+    def _digits(self) -> str:
+        return "" if self.packed is None else self.packed.tobytes().hex()
+
     def __getitem__(self, place: int) -> str:
-        return self.texts[place] if self.packed is None else self.packed[place].tobytes().hex()
+        if self.packed is None:
+            return self.texts[place]
+        return self._digits[place * _HEX_DIGITS : (place + 1) * _HEX_DIGITS]
 
     @property
     def nbytes(self) -> int:
-        return sum(map(len, self.texts)) + 60 * len(self.texts) + _BYTES * len(self)
+        packed = (_BYTES + _HEX_DIGITS) * len(self)
+        return sum(map(len, self.texts)) + 60 * len(self.texts) + packed
 
     def all(self) -> list[str]:
         return [self[place] for place in range(len(self))]
 
     def places(self, ids: Collection[str]) -> list[int]:
         """Return the indexes of the ids that are present, ascending."""
-        if self.packed is None:
-            return [place for place, name in enumerate(self.texts) if name in ids]
-        ours = [name for name in ids if len(name) == _HEX_DIGITS]
-        wanted = Names.of(ours)
-        # no id has 32 characters, or an id of 32 characters is not hexadecimal
-        if wanted.packed is None:
-            return [p for p in range(len(self)) if self[p] in ids] if ours else []
-        # a fast filter by the first 16 bits of the ids
-        present = np.zeros(2**16, np.bool_)
-        present[_beginnings(wanted.packed)] = True
-        likely = np.flatnonzero(present[_beginnings(self.packed)]).tolist()
-        return [place for place in likely if self[place] in ids]
+        wanted = frozenset(ids)
+        return [place for place, name in enumerate(self.all()) if name in wanted]
 
     def only(self, keep: np.ndarray) -> Names:
         if self.packed is not None:
             return Names(self.packed[keep])
         return Names(None, tuple(self.texts[place] for place in np.flatnonzero(keep).tolist()))
-
-
-def _beginnings(packed: np.ndarray) -> np.ndarray:
-    return np.asarray(packed[:, 0].astype(np.uint16) << 8 | packed[:, 1])
 
 
 MOST_ROWS = 2_048

@@ -374,6 +374,8 @@ def _window(
 def existing(store: SessionStore, by_block: BlockRecalls) -> BlockRecalls:
     """Drop the recalls from deleted sessions."""
     gone = gone_from(store, [hit for hits in by_block.values() for hit in hits])
+    if not gone:
+        return by_block
     return {
         block: [hit for hit in hits if not any(session in gone for session, _ in hit.sources)]
         for block, hits in by_block.items()
