@@ -362,11 +362,11 @@ class SegmentIndex:
         every, segments = self._postings, np.arange(len(self.segments)) * _SEGMENT
         numbers = (segments[:, None] + terms).reshape(-1)
         at = np.searchsorted(every.terms, numbers)
-        at[at == len(every.terms)] = 0
+        at[at == len(every.terms)] = 0  # a number after the last word
         which = np.flatnonzero(every.terms[at] == numbers)
         rows, begins = ranges(every.starts, at[which])
         owners = np.repeat(np.arange(len(words)) * len(self), [len(word) for word in words])
-        first = np.repeat(np.tile(owners, len(self.segments))[which], np.diff(begins))
+        first = np.repeat(owners[which % max(1, len(terms))], np.diff(begins))
         own = every.weights[rows].astype(np.float32)
         np.maximum.at(weights.reshape(-1), first + every.places[rows], own)
         return weights
