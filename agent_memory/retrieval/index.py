@@ -178,9 +178,9 @@ DEPTH = 20
 """Minimum number of candidates by meaning, and by words, that are scored in detail."""
 
 _DIGITS = 6
-_MOST_FLOATS = 2**22
-"""Maximum size of an index that copies its vectors to a matrix of floats. These are multiplied five
-times faster than numbers of eight bits."""
+_MOST_COPIED = 2**22
+"""Maximum numbers in the vectors of an index that copies these to one matrix of floats. Floats are
+multiplied five times faster than numbers of eight bits."""
 
 _SEGMENT = 2**32  # greater than the number of each word
 _MERGED = 8  # a segment that is 8 times larger than the next segment is not merged with it
@@ -204,27 +204,33 @@ class SegmentIndex:
 
     @property
     def nbytes(self) -> int:
-        copied = 4 * len(self) * self.dimension if self._is_copied else 0
-        return copied + sum(each.nbytes + 2 * each.words.nbytes for each in self.segments)
+        size = sum(segment.nbytes for segment in self.segments)
+        return 2 * size if self._is_small else size  # the copies are about as large
 
     @property
-    def _is_copied(self) -> bool:
-        return 0 < len(self) * self.dimension <= _MOST_FLOATS
+    def _is_small(self) -> bool:
+        """Whether searches read copies of all vectors and words, each in one part."""
+        return len(self) * max(1, self.dimension) <= _MOST_COPIED
 
     @made_once
     def _vectors(self) -> list[Vectors]:
         """The vectors of all records, in order, in one or several parts."""
         parts = [segment.meaning for segment in self.segments]
-        if not self._is_copied:
+        if not (parts and self._is_small):
             return parts
         every = Vectors.joined(parts)
         return [every._replace(rows=every.rows.astype(np.float32))]
 
     @made_once
-    def _postings(self) -> Postings:
-        """The postings of all segments. The number of a segment is added to each word's number."""
-        words = [segment.words for segment in self.segments]
-        sizes = [*accumulate((len(part.places) for part in words), initial=0)]
+    def _words(self) -> list[tuple[int, int, Postings]]:
+        """The postings of all records in parts, with the first record and the number of segments.
+
+        In a part of several segments, the number of the segment is added to each word's number.
+        """
+        parts = [segment.words for segment in self.segments]
+        if not (parts and self._is_small):
+            return [(first, 1, part) for first, part in zip(self._firsts, parts, strict=False)]
+        sizes = [*accumulate((len(part.places) for part in parts), initial=0)]
         columns = [
             (
                 np.add(part.terms, at * _SEGMENT, dtype=np.int64),
@@ -232,10 +238,10 @@ class SegmentIndex:
                 np.add(part.places, first, dtype=np.uint32),
                 part.weights,
             )
-            for at, (part, size, first) in enumerate(zip(words, sizes, self._firsts, strict=False))
+            for at, (part, size, first) in enumerate(zip(parts, sizes, self._firsts, strict=False))
         ]
         terms, starts, places, weights = map(np.concatenate, zip(*columns, strict=True))
-        return Postings(terms, np.append(starts, sizes[-1]), places, weights)
+        return [(0, len(parts), Postings(terms, np.append(starts, sizes[-1]), places, weights))]
 
     @made_once
     def _pieces(self) -> np.ndarray:
@@ -357,18 +363,17 @@ class SegmentIndex:
         """Return for each word and record the highest weight of the word's forms, (words, n)."""
         weights = np.zeros((len(words), len(self)), np.float32)
         terms = np.array([term for word in words for term in word], np.int64)
-        if not (len(self) and len(self._postings.terms)):
-            return weights
-        every, segments = self._postings, np.arange(len(self.segments)) * _SEGMENT
-        numbers = (segments[:, None] + terms).reshape(-1)
-        at = np.searchsorted(every.terms, numbers)
-        at[at == len(every.terms)] = 0  # a number after the last word
-        which = np.flatnonzero(every.terms[at] == numbers)
-        rows, begins = ranges(every.starts, at[which])
         owners = np.repeat(np.arange(len(words)) * len(self), [len(word) for word in words])
-        first = np.repeat(owners[which % max(1, len(terms))], np.diff(begins))
-        own = every.weights[rows].astype(np.float32)
-        np.maximum.at(weights.reshape(-1), first + every.places[rows], own)
+        for first, segments, part in self._words if len(terms) else ():
+            numbers = (np.arange(segments)[:, None] * _SEGMENT + terms).reshape(-1)
+            numbers = numbers.astype(part.terms.dtype)
+            at = np.searchsorted(part.terms, numbers)
+            at[at == len(part.terms)] = 0  # a number after the last word
+            which = np.flatnonzero(part.terms[at] == numbers) if len(part.terms) else at[:0]
+            rows, begins = ranges(part.starts, at[which])
+            places = np.repeat(owners[which % len(terms)] + first, np.diff(begins))
+            own = part.weights[rows].astype(np.float32)
+            np.maximum.at(weights.reshape(-1), places + part.places[rows], own)
         return weights
 
     def _cosines(self, meaning: np.ndarray) -> np.ndarray:
