@@ -179,8 +179,7 @@ DEPTH = 20
 
 _DIGITS = 6
 _MOST_COPIED = 2**22
-"""Maximum numbers in the vectors of an index that copies these to one matrix of floats. Floats are
-multiplied five times faster than numbers of eight bits."""
+"""Maximum numbers in the vectors of an index whose searches read copies."""
 
 _SEGMENT = 2**32  # greater than the number of each word
 _MERGED = 8  # a segment that is 8 times larger than the next segment is not merged with it
@@ -209,17 +208,8 @@ class SegmentIndex:
 
     @property
     def _is_small(self) -> bool:
-        """Whether searches read copies of all vectors and words, each in one part."""
+        """Whether searches read copies: the vectors as floats, and all words in one part."""
         return len(self) * max(1, self.dimension) <= _MOST_COPIED
-
-    @made_once
-    def _vectors(self) -> list[Vectors]:
-        """The vectors of all records, in order, in one or several parts."""
-        parts = [segment.meaning for segment in self.segments]
-        if not (parts and self._is_small):
-            return parts
-        every = Vectors.joined(parts)
-        return [every._replace(rows=every.rows.astype(np.float32))]
 
     @made_once
     def _words(self) -> list[tuple[int, int, Postings]]:
@@ -382,7 +372,8 @@ class SegmentIndex:
         vector = np.ascontiguousarray(meaning, np.float32)
         # BLAS reads past the array, so it may set floating-point flags for finite numbers
         with np.errstate(invalid="ignore", over="ignore"):
-            parts = [part.products(vector) for part in self._vectors]
+            copy = self._is_small
+            parts = [segment.meaning.products(vector, copy=copy) for segment in self.segments]
         cosines = np.concatenate([np.zeros(0, np.float32), *parts])
         # the last bits of a sum depend on the row's place; rounding gives equal rows equal cosines
         return np.round(cosines, _DIGITS, out=cosines)

@@ -81,7 +81,7 @@ def _kind(vectors: Vectors) -> int:
 
 
 def _rows(vectors: Vectors) -> tuple[bytes, bytes]:
-    rows, scales, _ = vectors
+    rows, scales = vectors.rows, vectors.scales
     if rows.dtype == np.int8:
         return rows.tobytes(), scales.astype("<f4", copy=False).tobytes()
     return (rows * scales[:, None]).astype("<f4", copy=False).tobytes(), b""
