@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import PLACE, Features, Postings
 from agent_memory.retrieval.query import Query
@@ -209,17 +209,17 @@ class SegmentIndex:
     def nbytes(self) -> int:
         return sum(segment.nbytes for segment in self.segments)
 
-    @made_once
+    @lazy_property
     def filled(self) -> np.ndarray:
         """For each record, whether it has a vector."""
         some = [segment.meaning.filled() for segment in self.segments]
         return np.concatenate([np.zeros(0, np.bool_), *some])
 
-    @made_once
+    @lazy_property
     def _places(self) -> np.ndarray:
         return np.concatenate([np.zeros(0, PLACE), *(segment.places for segment in self.segments)])
 
-    @made_once
+    @lazy_property
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return three (n,) arrays for the order of all records by session, seq and passage.
 
