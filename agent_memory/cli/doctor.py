@@ -166,7 +166,7 @@ def _records(url: str, copy: str, store: Store) -> Check:
     except AgentMemoryError as error:  # probably a consequence of the earlier findings
         return _verdict(problems or [str(error)], "")
     problems += [str(error) for error in looked.damaged if error.damage or not wrong]
-    if problems or (looked.is_whole and wrong is not None):
+    if problems or (looked.is_complete and wrong is not None):
         return _verdict(problems, "All records can be read.")
     text = f"Stopped after {_CHECK_SECONDS:g} s: {looked.sessions} sessions are undamaged"
     return terminal.NOTHING, f"{text}. `agent-memory doctor --repair` checks all sessions."

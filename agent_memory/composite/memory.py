@@ -169,7 +169,7 @@ class CompositeMemory:
         """
         query = query_of(message)
         messages = to_add(query)
-        view = self._view(session_id, messages, user_id, query, max_tokens, once=True)
+        view = self._view(session_id, messages, user_id, query, max_tokens, dedupe=True)
         return self._pack(session_id, user_id, view)(messages)
 
     def _pack(self, session_id: str, user_id: str | None, view: View) -> Pack:
@@ -178,12 +178,12 @@ class CompositeMemory:
     def _view(
         self,
         session_id: str,
-        messages: Sequence[Message],
+        turn: Sequence[Message],
         user_id: str | None,
         query: Message | None = None,
         max_tokens: int | None = None,
         *,
-        once: bool = False,
+        dedupe: bool = False,
         reads_turn: bool = False,
     ) -> View:
         name = self._route.home(session_id, user_id)
@@ -191,7 +191,7 @@ class CompositeMemory:
         contexts = home.components.contexts
         packer = contexts.packer.lowered(checked_budget(max_tokens))
         packer = replace(packer, blocks=self._infos, reads_turn=reads_turn)
-        session = contexts.see(session_id, messages, user_id, packer=packer, query=query, once=once)
+        session = contexts.see(session_id, turn, user_id, packer=packer, query=query, dedupe=dedupe)
         scope, head = session.scope, session.head
         message = session.search_message()
         blocks = [link for link in self._members.recalled if is_queried(link.block, message)]

@@ -149,22 +149,22 @@ class Cleared:
         return places
 
     def _stubs(self, old: Sequence[int]) -> dict[int, Entry | None]:
-        whole = [place for place in old if self._shown[place] is self._window[place]]
-        new = [place for place in whole if place not in self._cache]
+        unchanged = [place for place in old if self._shown[place] is self._window[place]]
+        new = [place for place in unchanged if place not in self._cache]
         self._cache = {
             **self._cache,
             **dict.fromkeys(new),
             **_stubs_of(self._window, new, self._counter),
         }
-        return {place: stub for place in whole if (stub := self._cache[place])}
+        return {place: stub for place in unchanged if (stub := self._cache[place])}
 
     def _joined(self, old: Sequence[int]) -> dict[int, Entry | None]:
         """Merge old steps into one step, whose result lists all their results."""
-        there = set(old) - self._notes
+        candidates = set(old) - self._notes
         steps = [
             (call, results)
             for call, *results in self._steps
-            if there.issuperset(results) and self._window[call].seq not in self._pinned
+            if candidates.issuperset(results) and self._window[call].seq not in self._pinned
         ]
         if len(steps) < 2:
             return {}

@@ -48,7 +48,7 @@ class Damage:
         return f"The {self.kind} {self.record_id!r} of block {self.block!r}"
 
     @property
-    def is_known(self) -> bool:
+    def is_usable(self) -> bool:
         """Return whether a head's irreplaceable fields are readable, such as its `user_id`."""
         return self.head is not None and not _IDENTITY & {*self.broken}
 

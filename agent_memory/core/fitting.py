@@ -158,18 +158,18 @@ class Fitting:
         """
         half, stub = room // 2, max(_STUB, room // _STUBS)
         taken: list[int] = []
-        total = begun = whole = count = 0
+        total = begun = reduced = count = 0
         for place, step in enumerate([*steps, newest]):
             is_newest = place == len(steps)
             taken.append(min(cost_of(step), max(half, needed) if is_newest else half))
             total, count = total + taken[-1], count + len(step)
             low = max(int(room * _LOW_WATER), taken[-1])
             if total > room:
-                for old in range(max(whole, begun), place):
+                for old in range(max(reduced, begun), place):
                     if total <= low:
                         break
                     less = min(taken[old], sum(min(entry.tokens, stub) for entry in steps[old]))
-                    total, taken[old], whole = total - taken[old] + less, less, old + 1
+                    total, taken[old], reduced = total - taken[old] + less, less, old + 1
             if total > room:
                 while begun < place and total > low:
                     total, count, begun = total - taken[begun], count - len(steps[begun]), begun + 1
@@ -253,8 +253,8 @@ class Placed:
         # the tags of the element take tokens too, and recalls may take more in a message than alone
         while (extra := cost(passages := joined(chosen, of_messages))) > room:
             chosen = select(chosen, sum(r.tokens for r in chosen) - max(1, extra - room), limits)
-        whole = {id(recall) for recall in chosen}
-        return [item if id(item) in whole else self._priced(item) for item in passages], extra
+        chosen_ids = {id(recall) for recall in chosen}
+        return [item if id(item) in chosen_ids else self._priced(item) for item in passages], extra
 
     def _priced(self, recall: Recall) -> Recall:
         return replace(recall, tokens=self.counter.text(render_line(recall)) + 1)
@@ -270,8 +270,8 @@ class Placed:
         def cost(text: str) -> int:
             return self.counter.text(listed_text(f"{who}{text}").removeprefix("- "))
 
-        said = recall.text.removeprefix(who)
-        text = excerpt(said, question, cost, max(1, limit), recall.sentences)
+        body = recall.text.removeprefix(who)
+        text = excerpt(body, question, cost, max(1, limit), recall.sentences)
         return self._priced(replace(recall, text=f"{who}{text}"))
 
     def _cost(self, chat: list[dict[str, Any]], recalls: Sequence[Recall]) -> int:

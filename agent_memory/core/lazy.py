@@ -34,10 +34,10 @@ def lazily(
 if TYPE_CHECKING:
     from functools import cached_property
 
-    made_once = cached_property
+    lazy_property = cached_property
 else:
 
-    class made_once:  # noqa: N801 - a decorator
+    class lazy_property:  # noqa: N801 - a decorator
         """A property that is computed at its first read, and cached, without a lock.
 
         Two threads may both compute the value, but both get the same result. Before Python 3.12,

@@ -67,7 +67,7 @@ def text_of(name: str, value: object) -> str:
     return value
 
 
-def is_whole(text: str) -> bool:
+def is_encodable(text: str) -> bool:
     """Return whether a text has no lone surrogates."""
     try:
         text.encode()
@@ -135,7 +135,7 @@ def _converted(value: object) -> str:
 
 def is_storable(text: str) -> bool:
     """Return whether every store accepts a text as a name: it has no NUL and no lone surrogate."""
-    return "\x00" not in text and is_whole(text)
+    return "\x00" not in text and is_encodable(text)
 
 
 def marker(value: object) -> str | None:

@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError, from_json
 from agent_memory.core.formats.exact import require_json
 from agent_memory.core.formats.neutral import ROLES, role_in, with_transcript
 from agent_memory.core.formats.registry import LANGCHAIN, form_of
-from agent_memory.core.limits import UNREADABLE, is_storable, is_whole, quoted
+from agent_memory.core.limits import UNREADABLE, is_encodable, is_storable, quoted
 from agent_memory.core.recognition import check_count, dated, fields_in
 from agent_memory.core.settings_model import requirement
 from agent_memory.core.timestamps import TIMES, now_utc, parse_time
@@ -345,7 +345,7 @@ def copied(value: Any) -> Any:
 def compact_json(value: object) -> str:
     """Return compact JSON that every database can hold, even with lone surrogates and NULs."""
     text = _compact(value)
-    return text if is_whole(text) else json.dumps(value, separators=(",", ":"))
+    return text if is_encodable(text) else json.dumps(value, separators=(",", ":"))
 
 
 def content_text(content: object) -> str:

@@ -65,8 +65,8 @@ class Shown:
     def sources(self) -> frozenset[Source]:
         """Return the messages that are shown whole, and `held`."""
         cut = self.cut
-        whole = (entry for entry in self.turns if entry.seq not in cut and not is_stub(entry))
-        shown = [(entry.session_id, entry.seq) for entry in whole]
+        complete = (entry for entry in self.turns if entry.seq not in cut and not is_stub(entry))
+        shown = [(entry.session_id, entry.seq) for entry in complete]
         return self.held.union(shown)
 
 
@@ -126,13 +126,13 @@ class Packer:
         entries: Sequence[Entry],
         turn: Sequence[Message] = (),
         *,
-        once: bool = False,
+        dedupe: bool = False,
     ) -> Shown:
         """Return the messages of a context, without recalls, within the budget.
 
         Args:
             turn: The current turn. A system message in the turn replaces the session's.
-            once: Whether to leave out the turn if the window already ends with its question.
+            dedupe: Whether to leave out the turn if the window already ends with its question.
         """
         encoding, count = self.counter.encoding, self.counter.message
         own = [
@@ -148,7 +148,7 @@ class Packer:
             every = [self._as_plain(each, _LATE) if each.seq in late else each for each in every]
         shown = visible(every, was_cut=was_cut)
         early = len(visible(every, was_cut=False)) - len(shown) if was_cut else 0
-        if once and drafts and _ends_with_question(shown, drafts):
+        if dedupe and drafts and _ends_with_question(shown, drafts):
             shown, drafts = [entry for entry in shown if entry.seq < drafts[0].seq], []
         unpaired = _unpaired(every)
         most = self.max_messages and self.max_messages + len(drafts)
@@ -236,13 +236,13 @@ class Packer:
         tokens = self.counter.message(system) if system is not None else 0
         most = budget.system(tokens)
         above = self._cut_system(system, most, shortener)
-        whole = self._leading(head, None)
+        summary = self._leading(head, None)
         left_out: tuple[str, ...] = ()
-        if whole.messages:
+        if summary.messages:
             why = "The summary of the messages before the window does not fit and is left out."
             left_out = (why,)
-            if budget.shows_summary(whole.tokens):
-                stacked = self._stacked([*above.messages, *whole.messages])
+            if budget.shows_summary(summary.tokens):
+                stacked = self._stacked([*above.messages, *summary.messages])
                 yield stacked._replace(warnings=above.warnings)
         for room in (most, most // 2, 0):
             shorter = self._cut_system(system, room, shortener)

@@ -63,7 +63,7 @@ _BEARER = re.compile(
 )
 
 _TIME = r"(?:[T ][0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?:[+-]\d\d:?\d\d(?!\d))?)?"
-_APART = re.compile(
+_SEPARATORS = re.compile(
     rf"(\n|{_ESCAPED}"
     r"|(?<![\da-fA-F])[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}(?![\da-fA-F])"
     rf"|(?<![\d-])[12]\d{{3}}-[01]\d-[0-3]\d(?!\d){_TIME}"
@@ -128,7 +128,7 @@ def replaced(text: str, redactor: Redactor) -> str:
         text = _EMAIL.sub("[email]", text)
     if not (redactor.cards or redactor.phones):
         return text
-    parts = _APART.split(text)
+    parts = _SEPARATORS.split(text)
     for place in range(0, len(parts), 2):
         if redactor.cards:
             for pattern in _CARDS:

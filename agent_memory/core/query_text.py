@@ -108,7 +108,7 @@ _ALL = re.compile(
 )
 
 
-_ALL_KNOWN = re.compile(
+_ABOUT_USER = re.compile(
     r"\b(?:what (?:all )?(?:do|can|did) you|(?:everything|anything|all(?: that)?) you) (?:still )?"
     r"(?:know|remember|recall)(?: about (?:me|us))?\W*$"
     r"|\bwhat have (?:i|we) told you(?: about (?:me|myself|us|ourselves))?(?: so far)?\W*$"
@@ -157,9 +157,9 @@ def asks_for_all(text: str) -> bool:
     return _ALL.search(text) is not None
 
 
-def asks_for_all_known(text: str) -> bool:
+def asks_about_user(text: str) -> bool:
     """Return whether a text asks for everything that the memory knows about its user."""
-    return _ALL_KNOWN.search(text) is not None
+    return _ABOUT_USER.search(text) is not None
 
 
 def query_message(message: Message) -> Message:

@@ -109,8 +109,8 @@ def _of_raw(fields: Fields, raw: Any) -> Fields:
 
 def _stored(fields: Fields, form: Format) -> Fields:
     is_callers = form.name in _WITH_IDS and fields.get("type") != "message"
-    ours = (*_OWN, "id") if is_callers else _OWN
-    supplied = {key: fields[key] for key in ours if key in fields and (key != "id" or fields[key])}
+    keys = (*_OWN, "id") if is_callers else _OWN
+    supplied = {key: fields[key] for key in keys if key in fields and (key != "id" or fields[key])}
     item = form.to_message({key: value for key, value in fields.items() if key not in supplied})
     raw = written(item) if form.is_exact else item
     return {"raw": raw, "format": form.name, **supplied}

@@ -27,7 +27,7 @@ from agent_memory.core.shapes import (
     Shape,
     Shown,
     View,
-    are_known,
+    are_final,
     shape_of,
     shapes_of,
 )
@@ -150,7 +150,7 @@ def _settled(messages: Sequence[Message], upto: int, form: Format) -> _Settled:
         arranging = cached.arranging.copy()
         shapes = cached.shapes + shapes_of(messages[since:upto])
         shown = arranging.shown(shapes[since:], since)
-        if shown is None or not are_known(messages[since:upto]):
+        if shown is None or not are_final(messages[since:upto]):
             return _nothing(form)
         new = _own(_items(shown, messages, shapes, form), form)
         is_counted = cached.is_counted or any(map(form.is_counted, new))
@@ -253,7 +253,7 @@ def _items(
             continue
         count = len(shapes[first.place].views)
         run = shown[at - 1 : at - 1 + count]
-        raw = message.raw if _is_whole(run, first.place, count) else None
+        raw = message.raw if _is_complete(run, first.place, count) else None
         if raw is not None and not all(view.is_same for view in run):
             raw = _renamed(raw, run, shapes[first.place], form)
         if raw is None:
@@ -265,7 +265,7 @@ def _items(
     return items
 
 
-def _is_whole(run: Sequence[Shown], place: int, count: int) -> bool:
+def _is_complete(run: Sequence[Shown], place: int, count: int) -> bool:
     return len(run) == count and all(
         view.place == place and view.number == number for number, view in enumerate(run)
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from agent_memory.core.formats.chat import says_something
 from agent_memory.core.formats.neutral import calls_of, mapping
-from agent_memory.core.formats.registry import Ids, form_of, is_known
+from agent_memory.core.formats.registry import Ids, form_of, is_registered
 from agent_memory.core.messages import SHAPE, Message
 
 View = dict[str, Any]
@@ -55,7 +55,7 @@ def shape_of(message: Message) -> Shape:
     if shape is None:
         shape = _compute_shape(message)
         # The format of a raw item may be registered later, and then changes the shape.
-        if message.role is not None or is_known(message.format):
+        if message.role is not None or is_registered(message.format):
             vars(message)[SHAPE] = shape
     return shape
 
@@ -64,7 +64,7 @@ def shapes_of(messages: Sequence[Message]) -> list[Shape]:
     return [message.__dict__.get(SHAPE) or shape_of(message) for message in messages]
 
 
-def are_known(messages: Iterable[Message]) -> bool:
+def are_final(messages: Iterable[Message]) -> bool:
     """Return whether the shapes of all messages are final: their formats are registered."""
     return all(SHAPE in message.__dict__ for message in messages)
 
@@ -286,11 +286,11 @@ class Arranging:
                 if not calls:
                     arranged_messages.append(Shown(view, place + since, number))
                     continue
-                is_whole = len(answered_calls) == len(calls)
-                if not is_whole:
+                complete = len(answered_calls) == len(calls)
+                if not complete:
                     view = _with_calls(view, [shape.calls[at].number for at in answered_calls])
                 message = self._with_valid_ids(view, place + since, number)
-                arranged_messages.append(message if is_whole else message._replace(is_same=False))
+                arranged_messages.append(message if complete else message._replace(is_same=False))
                 call_of_answer = {
                     answer: call
                     for at, call in zip(answered_calls, calls_of(message.view), strict=True)
@@ -354,10 +354,10 @@ class Arranging:
 
 def _with_calls(view: View, numbers: Sequence[int]) -> View:
     calls = calls_of(view)
-    kept_calls = [calls[number] for number in numbers]
+    shown_calls = [calls[number] for number in numbers]
     rest = {key: value for key, value in view.items() if key not in ("tool_calls", "function_call")}
     old = view.get("function_call")
-    tools = [call for call in kept_calls if old is None or call.get("function") is not old]
-    if len(tools) < len(kept_calls):
+    tools = [call for call in shown_calls if old is None or call.get("function") is not old]
+    if len(tools) < len(shown_calls):
         rest["function_call"] = old
     return {**rest, "tool_calls": tools} if tools else rest

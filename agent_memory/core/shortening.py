@@ -169,8 +169,8 @@ class Shortener:
             self.counter.chat({"role": entry.message.role}) for entry in entries if _calls_of(entry)
         )
         bare, note = self.counter.chat({}), self.counter.text(_NOTE.format(len(calls)))
-        kept_results: list[Entry] = []
-        kept_calls: list[Any] = []
+        shown_results: list[Entry] = []
+        shown_calls: list[Any] = []
         for answer in reversed(results):
             own_calls = [call for call in calls if _answers(answer, call)]
             least = self.least(answer.message)
@@ -178,18 +178,18 @@ class Shortener:
             used += sum(
                 self.counter.chat({"tool_calls": [_bare_call(call)]}) - bare for call in own_calls
             )
-            text = min(answer.tokens - least, _LEAST_TEXT) if kept_results else 0
-            if used + text + (note if kept_results else 0) > room:
+            text = min(answer.tokens - least, _LEAST_TEXT) if shown_results else 0
+            if used + text + (note if shown_results else 0) > room:
                 break
             used += text
-            kept_results.append(answer)
-            kept_calls += own_calls
-        if not kept_results or len(kept_results) == len(results):
+            shown_results.append(answer)
+            shown_calls += own_calls
+        if not shown_results or len(shown_results) == len(results):
             return None
-        gone = _NOTE.format(len(calls) - len(kept_calls))
+        gone = _NOTE.format(len(calls) - len(shown_calls))
         fewer: list[Entry] = []
         for entry in entries:
-            newest = [call for call in _calls_of(entry) if call in kept_calls]
+            newest = [call for call in _calls_of(entry) if call in shown_calls]
             if newest:
                 view = entry.message.to_openai() or {}
                 texts = [text for text in (gone, content_text(view.get("content"))) if text]
@@ -197,7 +197,7 @@ class Shortener:
                 fields |= format_in(entry.message)
                 message = Message(**{**view, **fields, "created_at": entry.created_at})
                 fewer.append(replace(entry, message=message, tokens=self.counter.message(message)))
-            elif entry in kept_results:
+            elif entry in shown_results:
                 fewer.append(entry)
         return fewer
 
@@ -262,8 +262,8 @@ class Shortener:
                 key: value if cost <= most else self._text(dumped(value), most, value_mark)
                 for (key, value), cost, most in zip(parsed.items(), costs, rooms, strict=True)
             }
-            if self.counter.text(whole := _json(cut)) <= room:
-                return whole
+            if self.counter.text(shown := _json(cut)) <= room:
+                return shown
         for most in (room * 3 // 4, room // 2, room // 4):
             shown = _json({"cut": self._text(text, most, value_mark)})
             if self.counter.text(shown) <= room:

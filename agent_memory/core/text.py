@@ -169,10 +169,10 @@ def overlap_scores(query: str, texts: Sequence[str]) -> list[float]:
     bags = [set(terms(text)) for text in texts]
     frequency = Counter(term for bag in bags for term in bag & wanted)
     weight = {term: math.log(1 + (len(texts) + 1) / (frequency[term] + 0.5)) for term in wanted}
-    whole = math.fsum(weight.values())  # unlike `sum`, `fsum` does not depend on the order of a set
-    if not whole:
+    total = math.fsum(weight.values())  # unlike `sum`, `fsum` does not depend on the order of a set
+    if not total:
         return [0.0] * len(texts)
-    return [math.fsum(weight[term] for term in bag & wanted) / whole for bag in bags]
+    return [math.fsum(weight[term] for term in bag & wanted) / total for bag in bags]
 
 
 def escape(text: str) -> str:

@@ -144,7 +144,7 @@ def failed(error: BaseException) -> Future[Any]:
     return outcome
 
 
-def given_up() -> bool:
+def is_unwanted() -> bool:
     """Return whether the call that runs on this thread was abandoned, or its stream closed."""
     return unwanted()()
 
@@ -156,7 +156,7 @@ def unwanted() -> Callable[[], bool]:
 
 @contextmanager
 def wanted_until(stopped: Callable[[], bool]) -> Iterator[None]:
-    """Make `given_up` return True in the body of the `with` as soon as `stopped` does."""
+    """Make `is_unwanted` return True in the body of the `with` as soon as `stopped` does."""
     outer = unwanted()
     token = _unwanted.set(lambda: stopped() or outer())
     try:
@@ -165,7 +165,7 @@ def wanted_until(stopped: Callable[[], bool]) -> Iterator[None]:
         _unwanted.reset(token)
 
 
-def apart(call: Callable[P, T]) -> Callable[P, T]:
+def off_main_thread(call: Callable[P, T]) -> Callable[P, T]:
     """Make a function run on another thread while the main thread waits.
 
     Exceptions of signal handlers (Ctrl-C, a time limit) can reach the main thread at any time. With
@@ -178,7 +178,7 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
     """
 
     @wraps(call)
-    def run_apart(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
         if threading.current_thread() is not threading.main_thread() or interrupts_a_holder():
             return call(*args, **kwargs)
         bound = partial(call, *args, **kwargs)
@@ -188,7 +188,7 @@ def apart(call: Callable[P, T]) -> Callable[P, T]:
         finally:
             handover.abandon()
 
-    return run_apart
+    return run
 
 
 @contextmanager

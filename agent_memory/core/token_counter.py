@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from agent_memory.core.formats.exact import base64_of, is_written
 from agent_memory.core.formats.neutral import mapping
-from agent_memory.core.formats.registry import form_of, is_known
+from agent_memory.core.formats.registry import form_of, is_registered
 from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.token_encodings import (
@@ -120,10 +120,10 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-def _without_media(value: Any, found: list[int], kind: str = "") -> Any:
-    """Return a raw item without pictures, sound and files, and append their tokens to `found`."""
+def _without_media(value: Any, counts: list[int], kind: str = "") -> Any:
+    """Return a raw item without pictures, sound and files, and append their tokens to `counts`."""
     if isinstance(value, list):
-        return [_without_media(item, found, kind) for item in value]
+        return [_without_media(item, counts, kind) for item in value]
     if not isinstance(value, dict):
         return value
     kinds = (value.get(key) for key in ("mimeType", "mime_type", "media_type", "mediaType", "type"))
@@ -134,9 +134,9 @@ def _without_media(value: Any, found: list[int], kind: str = "") -> Any:
         if key in _MEDIA_KEYS and value.get("type") != "redacted_thinking":
             data = item if isinstance(item, str) else base64_of(item) if is_written(item) else ""
         if len(data) < _LEAST_MEDIA or not _BASE64.match(data.rpartition(",")[2]):
-            rest[key] = _without_media(item, found, kind)
+            rest[key] = _without_media(item, counts, kind)
         else:
-            found.append(_file(data, kind))
+            counts.append(_file(data, kind))
     return rest
 
 
@@ -229,12 +229,12 @@ class TokenCounter:
         if message.role is not None:
             return shown
         raw, form = message.raw or {}, form_of(message.format)
-        beside = form.unseen(raw)
-        if not views and is_known(message.format):
-            is_sent = form.from_chat is not None and beside is None and not form.compacts(raw)
+        unseen = form.unseen(raw)
+        if not views and is_registered(message.format):
+            is_sent = form.from_chat is not None and unseen is None and not form.compacts(raw)
             return self.item(raw) if is_sent and form.items(raw) else 0
-        if beside is not None:
-            return shown + (self._json(beside) if beside else 0)
+        if unseen is not None:
+            return shown + (self._json(unseen) if unseen else 0)
         return max(shown, self.item(raw))
 
     def item(self, raw: Mapping[str, Any]) -> int:

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.core.threads import apart, start
+from agent_memory.core.threads import off_main_thread, start
 from agent_memory.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -338,11 +338,11 @@ class Encoding:
                 vars(self).pop("_merges", None)
             return self._built
 
-    @made_once
+    @lazy_property
     def _merges(self) -> MergeCounter:
         return MergeCounter(self._vocabulary)
 
-    @apart  # an interrupted import may never release the import lock
+    @off_main_thread  # an interrupted import may never release the import lock
     def _count_first(self, text: str) -> int:
         merges = self._merges
         try:

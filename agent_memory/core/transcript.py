@@ -74,8 +74,8 @@ def _call(call: dict[str, Any]) -> str:
 
 def line(entry: Entry) -> str:
     """Return a message of a transcript: day, speaker and text. Further lines are indented."""
-    said = f"{speaker(entry.message)}: {full_text(entry.message)}"
-    return f"{entry.said_at:%Y-%m-%d} {indented(said)}"
+    text = f"{speaker(entry.message)}: {full_text(entry.message)}"
+    return f"{entry.said_at:%Y-%m-%d} {indented(text)}"
 
 
 def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:
@@ -289,10 +289,10 @@ def _follows(first: Recall, second: Recall) -> bool:
     (session_id, seq), (other_session, other_seq) = first.sources[0], second.sources[0]
     if (first.block, session_id, first.time) != (second.block, other_session, second.time):
         return False
-    here, there = part_of(first.metadata), part_of(second.metadata)
+    here, other = part_of(first.metadata), part_of(second.metadata)
     if seq == other_seq:
-        return there.number == here.number + 1
-    return other_seq == seq + 1 and here.is_last and there.number == 0
+        return other.number == here.number + 1
+    return other_seq == seq + 1 and here.is_last and other.number == 0
 
 
 def _shown(text: str, spans: Sequence[Place], places: Sequence[int]) -> str:
@@ -329,10 +329,10 @@ def _passage(run: Sequence[Recall], best: Recall) -> Recall:
 def _spliced(text: str, first: Recall, second: Recall) -> str:
     """Append the passage `second` to a text that ends with `first`, without their overlap."""
     before, rest = _body(first), _body(second)
-    whole = before.removeprefix(f"{GAP} ").removesuffix(f" {GAP}")
-    shared = part_of(first.metadata).offset + len(whole) - part_of(second.metadata).offset
+    passage = before.removeprefix(f"{GAP} ").removesuffix(f" {GAP}")
+    shared = part_of(first.metadata).offset + len(passage) - part_of(second.metadata).offset
     after = rest.removeprefix(f"{GAP} ")
-    if shared > 0 and whole.endswith(after[:shared]):
+    if shared > 0 and passage.endswith(after[:shared]):
         return text.removesuffix(f" {GAP}") + after[shared:]
     return f"{text}\n{rest}"  # no overlap, or one of the passages was cut
 

@@ -151,7 +151,7 @@ def check_so_far(messages: Sequence[Message], soon: Sequence[Mapping[str, Any]] 
                 )
 
 
-def check_whole(messages: Sequence[Message]) -> None:
+def check_complete(messages: Sequence[Message]) -> None:
     """Refuse a turn that `check_so_far` refuses, or that does not end with an answer."""
     check_so_far(messages)
     last = role_of(messages[-1])

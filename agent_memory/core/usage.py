@@ -44,8 +44,8 @@ class Usage:
             for field in fields(self)
             if field.name != "cost"
         }
-        is_known = self.cost is not None and other.cost is not None
-        return Usage(cost=(self.cost or 0.0) + (other.cost or 0.0) if is_known else None, **added)
+        has_cost = self.cost is not None and other.cost is not None
+        return Usage(cost=(self.cost or 0.0) + (other.cost or 0.0) if has_cost else None, **added)
 
 
 class SpendingLimit(SettingsModel):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from agent_memory.core.cache import Cache, continues
 from agent_memory.core.messages import SYSTEM_ROLES, Message
 from agent_memory.core.records import Draft, Entry, Head
-from agent_memory.core.shapes import Shape, are_known, leads, pairs, shape_of, shapes_of
+from agent_memory.core.shapes import Shape, are_final, leads, pairs, shape_of, shapes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
     if newest > len(settled):
         layout = before.with_more(_laid_out(entries[len(settled) : newest]))
         is_closed = not (layout.pending or layout.orphans)  # later entries cannot complete a pair
-        if is_closed and are_known(entry.message for entry in entries[len(settled) : newest]):
+        if is_closed and are_final(entry.message for entry in entries[len(settled) : newest]):
             before, settled = layout, entries[:newest]
     layout = before.with_more(_laid_out(entries[len(settled) :]))
     return _LAYOUTS.put(key, _CachedLayout(entries, layout, settled, before)).layout

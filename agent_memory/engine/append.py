@@ -25,7 +25,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.processes import begin_anew_in_child, checked_lock, is_own
 from agent_memory.core.records import Draft
 from agent_memory.core.redaction import redacted
-from agent_memory.engine.paging import is_there, range_of
+from agent_memory.engine.paging import range_of, still_exists
 from agent_memory.errors import MessageTooLarge, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ class Appender:
         return self._append(update)
 
     def _append(self, update: Update) -> _Stored:
-        session_id, drafts, user_id, once, _, within = self._request(update)
-        if once is None:
+        session_id, drafts, user_id, terms, _, within = self._request(update)
+        if terms is None:
             head = self._store.append(session_id, drafts, user_id, within=within)
             self._windows.appended(head, drafts)
             return head, None
-        stored = self._store.append_once(session_id, drafts, once, user_id, within=within)
+        stored = self._store.append_once(session_id, drafts, terms, user_id, within=within)
         return self._record(drafts, stored)
 
     def append_all(
@@ -111,14 +111,14 @@ class Appender:
         if expected_end is not None:
             check_end(expected_end)
         now, checked = datetime.now(UTC), [draft.message for draft in drafts]
-        once = Once(
+        terms = Once(
             key=None if key is None else key_of(key, checked),
             ids=tuple(map(key_of_message, checked)),
             expected_end=expected_end,
             at=now,
             since=self._since(now),
         )
-        return Append(session_id, drafts, user_id, once, own, within)
+        return Append(session_id, drafts, user_id, terms, own, within)
 
     def _record(self, drafts: Sequence[Draft], result: Appended) -> _Stored:
         if result.places:
@@ -135,8 +135,8 @@ class Appender:
         """
         drafts = self.drafts([message for _, message in messages], session_id, user_id)
         ids = tuple(key_of_import(*pair) for pair in messages)
-        once = Once(ids=ids, at=datetime.now(UTC))
-        done = self._store.append_once(session_id, drafts, once, user_id)
+        terms = Once(ids=ids, at=datetime.now(UTC))
+        done = self._store.append_once(session_id, drafts, terms, user_id)
         self._record(drafts, done)
         return len(done.places)
 
@@ -146,11 +146,11 @@ class Appender:
         Return None if the key is unknown or the session is gone. Raise `Conflict` if the key was
         used for other content.
         """
-        once = Once(key=key, since=self._since(datetime.now(UTC)))
-        keys = {row.name: row for row in self._store.keys(head.session_id, once.names)}
-        if not keys or not is_there(self._store, head):
+        terms = Once(key=key, since=self._since(datetime.now(UTC)))
+        keys = {row.name: row for row in self._store.keys(head.session_id, terms.names)}
+        if not keys or not still_exists(self._store, head):
             return None
-        stored_key = once.chosen(1, 0, keys).before
+        stored_key = terms.chosen(1, 0, keys).before
         if stored_key is None:
             return None
         log = range_of(self._store, head, stored_key.seq - 1, stored_key.end)
@@ -271,15 +271,15 @@ class AppendQueue(Generic[J, T]):
                 return self._make(job)
             finally:
                 lock.release()
-        mine = _Pending[J, T](job)
-        self._pending.append(mine)
+        pending = _Pending[J, T](job)
+        self._pending.append(pending)
         # the thread that gets the lock runs batches until its own call is done
         with lock:
-            while mine.outcome is None:
+            while pending.outcome is None:
                 self._lead()
-        if isinstance(mine.outcome, Exception):
-            raise mine.outcome
-        return mine.outcome
+        if isinstance(pending.outcome, Exception):
+            raise pending.outcome
+        return pending.outcome
 
     def _lead(self) -> None:
         calls = self._pending[:_MOST]

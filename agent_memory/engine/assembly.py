@@ -13,12 +13,12 @@ from agent_memory.config.settings import NOTES, AgentMemoryConfig
 from agent_memory.core.context import without_context
 from agent_memory.core.limits import quoted, text_of
 from agent_memory.core.plugins import find_kind
-from agent_memory.core.threads import apart
+from agent_memory.core.threads import off_main_thread
 from agent_memory.core.timestamps import Zones
 from agent_memory.core.token_counter import TokenCounter
 from agent_memory.engine.append import Appender
 from agent_memory.engine.guard import Guard
-from agent_memory.engine.later import made_later, part
+from agent_memory.engine.later import late_property, part
 from agent_memory.engine.leases import Leases, Locks
 from agent_memory.engine.paging import Windows, all_heads
 from agent_memory.engine.processing.absorb import Absorber
@@ -131,7 +131,7 @@ class Components:
         self.work = SessionWork(self, backlog)
         self.appender = Appender(self)
 
-    @made_later
+    @late_property
     def values(self) -> Values:
         from agent_memory.engine.values.items import StoredValue
         from agent_memory.ltm_blocks.versions import Versioned
@@ -153,13 +153,13 @@ class Components:
     def open(self, kind: str, scope: Scope) -> Any:
         return self.block(kind).open(scope)
 
-    @made_later
+    @late_property
     def recalls(self) -> Recalls:
         from agent_memory.engine.recall.prompt_log import Recalls
 
         return Recalls()
 
-    @made_later
+    @late_property
     def log_block(self) -> LogBlock | None:
         """The word search in the log. None if a block recalls pending messages itself."""
         from agent_memory.engine.recall.merged_search import LogBlock
@@ -183,12 +183,12 @@ class Components:
         limits = [] if reached is None else [reached]
         return [*self.lacking_models.values(), *failing, *limits, *self.compaction.troubles(head)]
 
-    @made_later
+    @late_property
     def default_notes(self) -> Block:
         """The block that stores notes: a configured block, or a default block."""
         block = self.config.note_block
-        there = self.blocks.get(block.name)
-        return there if isinstance(there, NoteBlock) else block.bind(self.resources)
+        configured = self.blocks.get(block.name)
+        return configured if isinstance(configured, NoteBlock) else block.bind(self.resources)
 
     @property
     def all_blocks(self) -> dict[str, Block]:
@@ -265,7 +265,7 @@ class Components:
         """Return a worker for this store, not started yet."""
         return Worker(self.store, self.work, Housekeeping(self).run, threads, on_done, polls)
 
-    @apart
+    @off_main_thread
     def warm_up(self, scope: Scope | None = None) -> None:
         """Load slow parts in advance. An error is only logged: a part's first use raises it."""
         config = self.config
@@ -363,16 +363,16 @@ class Services:
         main = opened(config.store)
         # no `isinstance`: the caller's store may be a proxy around an encrypted store
         self.keys = keys or getattr(main, "signing_keys", None)
-        beside = main
+        block_store = main
 
         def vectors(url: str | None) -> VectorStore:
             if url is None:
-                return beside
+                return block_store
             from agent_memory.stores.qdrant.store import QdrantStore
 
             # no `isinstance`: `main` may be a proxy around an encrypted store
             around: Callable[[VectorStore], VectorStore]
-            around = getattr(main, "vectors_of", lambda beside: beside)
+            around = getattr(main, "vectors_of", lambda other: other)
             return around(QdrantStore(url, config.namespace))
 
         with ExitStack() as stores:  # if a store cannot be opened, the other stores are closed
@@ -383,14 +383,14 @@ class Services:
             if others:
                 from agent_memory.stores.split import RoutedStore
 
-                beside = RoutedStore(
+                block_store = RoutedStore(
                     main, {name: others[url] for name, url in places.items() if url is not None}
                 )
-            store = beside
+            store = block_store
             if config.system_store is not None:
                 from agent_memory.stores.split import SplitStore
 
-                store = SplitStore(beside, opened(config.system_store))
+                store = SplitStore(block_store, opened(config.system_store))
             stores.pop_all()
         prices = Prices(config.prices)
         self.spending = Spending(store, config.spending_limits, prices)

@@ -49,7 +49,7 @@ class Guard:
             try:
                 self.owned(session_id, user_id)
             except Damaged as error:
-                if error.damage is None or error.damage.head is None or not error.damage.is_known:
+                if error.damage is None or error.damage.head is None or not error.damage.is_usable:
                     raise
                 self._owned(error.damage.head, user_id)
 

@@ -12,8 +12,8 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any, TypeVar
 
-from agent_memory.core.lazy import made_once
-from agent_memory.core.threads import apart
+from agent_memory.core.lazy import lazy_property
+from agent_memory.core.threads import off_main_thread
 
 # these modules import the others
 _MODULES = (
@@ -34,11 +34,11 @@ Class = TypeVar("Class", bound=type)
 
 
 @cache
-@apart
+@off_main_thread
 def load_rest() -> None:
     for name in _MODULES:
         import_module(f"agent_memory.{name}")
-    import_module("agent_memory.core.formats.registry").is_known(None)  # loads the built-in formats
+    import_module("agent_memory.core.formats.registry").is_registered(None)  # loads the formats
 
 
 def loading_rest(method: Callable[..., T]) -> Callable[..., T]:
@@ -52,9 +52,9 @@ def loading_rest(method: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-def made_later(make: Callable[[Any], T]) -> made_once[T]:
+def late_property(make: Callable[[Any], T]) -> lazy_property[T]:
     """Return a cached property. Its first read loads all modules, then computes the value."""
-    return made_once(loading_rest(make))
+    return lazy_property(loading_rest(make))
 
 
 def part(place: str, takes: str | None = None) -> Any:
@@ -70,7 +70,7 @@ def part(place: str, takes: str | None = None) -> Any:
         factory = getattr(import_module(f"agent_memory.engine.{module}"), name)
         return factory(owner if takes is None else getattr(owner, takes))
 
-    return made_later(make)
+    return late_property(make)
 
 
 def with_rest(cls: Class) -> Class:

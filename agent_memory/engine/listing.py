@@ -17,7 +17,7 @@ from agent_memory.core.limits import check_id, how_many, marker, quoted, share_o
 from agent_memory.core.records import Entry, Head, Recall, Scope, Surplus
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.transcript import full_text
-from agent_memory.engine.paging import all_heads, entries_of, is_there, page_of
+from agent_memory.engine.paging import all_heads, entries_of, page_of, still_exists
 from agent_memory.engine.recall.contexts import existing
 from agent_memory.engine.recall.merged_search import LOG, NOBODY
 from agent_memory.engine.values.items import END
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
 
 _NAME = "metadata"
-_AT_ONCE = 500
+_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Listing:
     def _completed(self, head: Head, newest: Entry | None) -> Head:
         metadata = self._metadata(head.session_id)
         grown = newest is not None and (newest.seq, newest.total) != (head.end, head.total)
-        if (grown or metadata) and not is_there(self._store, head):
+        if (grown or metadata) and not still_exists(self._store, head):
             newest, metadata = None, {}  # these may be of a new session with the same id
         return replace(head, updated_at=_time_of(head, newest), metadata=metadata)
 
@@ -98,8 +98,8 @@ class Listing:
 
     def _newest_of(self, heads: Sequence[Head]) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
-        for at in range(0, len(heads), _AT_ONCE):
-            ids = [head.session_id for head in heads[at : at + _AT_ONCE]]
+        for at in range(0, len(heads), _BATCH):
+            ids = [head.session_id for head in heads[at : at + _BATCH]]
             newest = self._store.tails(NOBODY, ids, before=0, limit=1)
             entries.update((entry.session_id, entry) for entry in newest)
         return entries

@@ -15,7 +15,7 @@ from agent_memory.config.settings import AgentMemoryConfig
 from agent_memory.core.idempotency import as_it_was
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Head, Scope
-from agent_memory.core.threads import Handover, apart, given_up
+from agent_memory.core.threads import Handover, is_unwanted, off_main_thread
 from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
 from agent_memory.errors import AgentMemoryError, ConfigError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_AT_ONCE = 50  # sessions that `Absorber.prepare` takes in one call
+_BATCH = 50  # sessions that `Absorber.prepare` takes in one call
 # the longest wait of `close` for work on a backlog, which may wait for a write of another process
 _BACKLOG_SECONDS = 3.0
 
@@ -176,7 +176,7 @@ class OpenMemory:
         work = self.components.work
         return work.process(session_id, everything=True, user_id=user_id).absorbed
 
-    @apart
+    @off_main_thread
     def _flush_all(
         self, user_id: str | None, progress: Callable[[Progress], object] | None
     ) -> list[Absorbed]:
@@ -187,10 +187,10 @@ class OpenMemory:
         total = 0 if progress is None else sum(1 for _ in all_heads(self._store, user_id))
         done: list[Absorbed] = []
         number, heads = 0, all_heads(self._store, user_id)
-        while some := list(islice(heads, _AT_ONCE)):
+        while some := list(islice(heads, _BATCH)):
             self.components.absorber.prepare(some)
             for number, head in enumerate(some, number + 1):  # noqa: B020 - counts all pages
-                if given_up():
+                if is_unwanted():
                     return done
                 fed = undamaged([head.session_id], self._flush)
                 absorbed = [result for results in fed for result in results]

@@ -40,7 +40,7 @@ def read_of(
     only if the session of `head` still exists after the read.
     """
     entries = store.read(head.session_id, after=after, limit=limit)
-    return entries if not entries or is_there(store, head) else []
+    return entries if not entries or still_exists(store, head) else []
 
 
 def range_of(store: SessionStore, head: Head, after: int, upto: int) -> list[Entry]:
@@ -59,7 +59,7 @@ def entries_of(store: SessionStore, head: Head) -> Iterator[Entry]:
 def picked_of(store: SessionStore, head: Head, seqs: Sequence[int]) -> list[Entry]:
     """Return the stored entries with these seqs: an empty list if the session is gone."""
     entries = store.pick(head.session_id, seqs)
-    return entries if not entries or is_there(store, head) else []
+    return entries if not entries or still_exists(store, head) else []
 
 
 def head_now(store: SessionStore, head: Head) -> Head | None:
@@ -68,7 +68,7 @@ def head_now(store: SessionStore, head: Head) -> Head | None:
     return now if now is not None and now.created_at == head.created_at else None
 
 
-def is_there(store: SessionStore, head: Head) -> bool:
+def still_exists(store: SessionStore, head: Head) -> bool:
     """Return whether the session of a head still exists. A newer one with its id does not count."""
     return head_now(store, head) is not None
 

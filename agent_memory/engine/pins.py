@@ -25,7 +25,7 @@ PINNED = ("pinned",)
 """The namespace of the values that store pins."""
 
 _TRIES = 5
-_AT_ONCE = 200
+_BATCH = 200
 _MOST = 10_000
 
 
@@ -109,9 +109,9 @@ class Pins:
 
     def _with_its_own(self, head: Head, entry: Entry) -> list[Entry]:
         """Return a message with its tool calls and results, and the user's message before them."""
-        first, last = entry.seq, min(head.end, entry.seq + _AT_ONCE)
+        first, last = entry.seq, min(head.end, entry.seq + _BATCH)
         while True:
-            first = max(head.expired, first - _AT_ONCE)
+            first = max(head.expired, first - _BATCH)
             read = self._store.read(head.session_id, after=first, limit=last - first)
             users = (each.seq for each in read if is_user(each))
             if first == head.expired or any(seq <= entry.seq for seq in users):

@@ -129,8 +129,8 @@ class MessagePages:
             head = None
         if head is not None and head.deleting:
             head = None
-        theirs = head is not None and scope.user_id is not None and head.user_id == scope.user_id
-        if session_id != scope.session_id and not theirs:
+        same_user = head is not None and scope.user_id is not None and head.user_id == scope.user_id
+        if session_id != scope.session_id and not same_user:
             raise ToolRefused(f"There is no session {session_id[:64]!r} of this user.")
         return head
 

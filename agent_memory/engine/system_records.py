@@ -27,7 +27,7 @@ class Kind(Enum):
     """The times at which a worker last looked for work, and blocks last absorbed."""
 
 
-_OF_ONE_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value, Kind.HEARTBEATS.value})
+_PER_STORE = frozenset({Kind.SCRUBS.value, Kind.MIGRATION.value, Kind.HEARTBEATS.value})
 
 
 class SystemRecords:
@@ -59,4 +59,4 @@ class SystemRecords:
 
 def stays_behind(collection: str, owner: str) -> bool:
     """Return whether a migration must not copy a record, because it concerns one store only."""
-    return collection == NOTES.name and owner in _OF_ONE_STORE
+    return collection == NOTES.name and owner in _PER_STORE

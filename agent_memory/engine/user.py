@@ -242,10 +242,10 @@ class User:
         return gone
 
     def _take_out(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:
-        there: set[int] = set()
+        stored: set[int] = set()
 
         def without(log: list[Entry]) -> list[Entry]:
-            there.update(entry.seq for entry in log if entry.seq in seqs)
+            stored.update(entry.seq for entry in log if entry.seq in seqs)
             lost = {
                 entry.seq for unit in units(log) if any(each.seq in seqs for each in unit)
                 for entry in unit
@@ -253,7 +253,7 @@ class User:
             return [entry for entry in log if entry.seq not in lost]
 
         self._memory.edit(session_id, without, user_id=self.user_id)
-        every = [recall for seq in sorted(there) for recall in seqs[seq]]
+        every = [recall for seq in sorted(stored) for recall in seqs[seq]]
         return list({id(record): record for record in every}.values())
 
     def pin(self, id: str) -> None:

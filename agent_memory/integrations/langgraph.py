@@ -19,7 +19,7 @@ from agent_memory.engine.values.items import KeyValue, Put
 from agent_memory.engine.values.key_values import KeyValues
 from agent_memory.errors import MissingExtra
 from agent_memory.integrations.adapting import threaded
-from agent_memory.models.embedders import GivenEmbedder
+from agent_memory.models.embedders import CustomEmbedder
 
 try:
     from langchain_core.runnables import RunnableConfig
@@ -87,8 +87,8 @@ class AgentMemoryStore(BaseStore):
         if index is not None:
             self._fields = list(index.get("fields") or [_WHOLE])
             if (embed := index.get("embed")) is not None:
-                embeddings = ensure_embeddings(cast("Any", embed))
-                embedder = GivenEmbedder("langgraph", embeddings.embed_documents, index.get("dims"))
+                encoder = ensure_embeddings(cast("Any", embed))
+                embedder = CustomEmbedder("langgraph", encoder.embed_documents, index.get("dims"))
         self._values: KeyValues = memory.values(user_id, embedder=embedder)
         self.index_config = index
         self.ttl_config = ttl

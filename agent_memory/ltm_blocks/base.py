@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, TypeV
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope, Source, Span
 from agent_memory.core.settings_model import Address, Positive, SettingsModel
@@ -82,12 +82,12 @@ class Resources:
         zone = self.zones.of(scope.user_id)
         return at.astimezone(zone) if zone is not None and at.tzinfo is UTC else at
 
-    @made_once
+    @lazy_property
     def pending(self) -> Pending:
         """The reader of entries that a block has not absorbed yet."""
         return Pending(self.store)
 
-    @made_once
+    @lazy_property
     def ahead(self) -> EncodeAhead:
         """The thread that encodes new messages in the background."""
         return EncodeAhead()
@@ -419,22 +419,22 @@ def message_id(block: str, owner: str, session_id: str, seq: int, number: int = 
 def with_successors(ids: Iterable[str], facts: Iterable[Fact]) -> frozenset[str]:
     """Return ids of records, and the ids of the facts that superseded them."""
     successors = {fact.id: fact.superseded_by for fact in facts}
-    found = set[str]()
+    result = set[str]()
     for name in ids:
         at: str | None = name
-        while at is not None and at not in found:
-            found.add(at)
+        while at is not None and at not in result:
+            result.add(at)
             at = successors.get(at)
-    return frozenset(found)
+    return frozenset(result)
 
 
 def superseded_facts(name: str, facts: Iterable[Fact]) -> list[str]:
     """Return the ids of the facts that a fact superseded, directly or through other facts."""
     successors = {fact.id: fact.superseded_by for fact in facts}
-    found = [name]
-    for at in found:
-        found += [old for old, new in successors.items() if new == at and old not in found]
-    return found[1:]
+    result = [name]
+    for at in result:
+        result += [old for old, new in successors.items() if new == at and old not in result]
+    return result[1:]
 
 
 def record_id(*parts: object) -> str:

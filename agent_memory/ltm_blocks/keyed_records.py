@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from uuid import uuid4
 
 from agent_memory.core.forms import Form, check_depth
-from agent_memory.core.limits import MAX_DEPTH, is_whole, quoted, text_of
+from agent_memory.core.limits import MAX_DEPTH, is_encodable, quoted, text_of
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import Conflict, InvalidInput, SessionDeleting
 from agent_memory.ltm_blocks.base import Block, ManualBlock, Resources, by_owner, record_id
@@ -249,7 +249,7 @@ def plain_json(value: object, what: str) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         check_depth(value, MAX_DEPTH)
-        if not is_whole(text):
+        if not is_encodable(text):
             raise ValueError("it contains half of a surrogate pair")
         if json.loads(text) != value:
             raise ValueError("JSON would change it")

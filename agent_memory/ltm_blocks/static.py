@@ -104,8 +104,8 @@ def _text(fact: Any) -> str:
     parts: list[str] = []
     for key, item in fact.items():
         if key != "id" or len(fact) == 1:
-            is_whole = key in ("text", "content") and isinstance(item, dict | list)
-            parts += _texts("" if is_whole else str(key), item)
+            is_content = key in ("text", "content") and isinstance(item, dict | list)
+            parts += _texts("" if is_content else str(key), item)
     return "; ".join(parts)
 
 

@@ -17,7 +17,7 @@ from agent_memory.core.notices import notice
 from agent_memory.core.records import Entry, LeftOut, Recall, Record, Scope
 from agent_memory.core.settings_model import Positive
 from agent_memory.core.text import WORD
-from agent_memory.core.threads import given_up
+from agent_memory.core.threads import is_unwanted
 from agent_memory.errors import Damaged, DimensionMismatch, ModelError, StoreUnavailable
 from agent_memory.ltm_blocks.base import Block, QueryThread, Resources, by_owner, message_id
 from agent_memory.ltm_blocks.pending_index import WHOLE, Encode, Waiting, are_many
@@ -225,7 +225,7 @@ class VectorMemory(Block):
             # search deeper if at least half of the hits are relevant, but some relevant hits repeat
             # another hit or are in the context already
             hides = len(recalled) < len(wanted) and 2 * len(wanted) >= len(hits) >= depth
-            if len(recalled) >= limit or not hides or depth >= _DEEPEST or given_up():
+            if len(recalled) >= limit or not hides or depth >= _DEEPEST or is_unwanted():
                 return recalled
             depth *= _DEEPER
 
@@ -288,8 +288,8 @@ class VectorMemory(Block):
             )
         soon = self._meanings.soon()
         make, reuse = (partial(self._encoded, scope, encode) for encode in (soon, soon.cached))
-        waiting = self._waiting.index(tails, scope.owner, question, make, soon.is_whole, reuse)
-        if not soon.is_whole():
+        waiting = self._waiting.index(tails, scope.owner, question, make, soon.is_complete, reuse)
+        if not soon.is_complete():
             self.said(scope)
         if waiting is not None:
             query = query.with_pending(*waiting)

@@ -167,10 +167,10 @@ class Scratchpad(Collection[WorkingMemory]):
     def delete(self, key: str) -> bool:
         """Delete a value, and return whether it existed. Idempotent."""
         with self._keyed.changing():
-            there = self._keyed.get(text_of("key", key)) is not None
-            if there:
+            exists = self._keyed.get(text_of("key", key)) is not None
+            if exists:
                 self._keyed.drop(key)
-            return there
+            return exists
 
 
 def _key(record: Record) -> str:
@@ -178,5 +178,5 @@ def _key(record: Record) -> str:
 
 
 def _no_such(key: str, keys: Iterable[str]) -> ToolRefused:
-    there = ", ".join(map(repr, keys)) or "none"
-    return ToolRefused(f"There is no value with the key {quoted(key)}. Keys: {there}.")
+    existing = ", ".join(map(repr, keys)) or "none"
+    return ToolRefused(f"There is no value with the key {quoted(key)}. Keys: {existing}.")

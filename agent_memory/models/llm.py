@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agent_memory.core.threads import apart, given_up
+from agent_memory.core.threads import is_unwanted, off_main_thread
 from agent_memory.core.tracing import current
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.models.loading import load_litellm
@@ -30,7 +30,7 @@ ChatMessages = Sequence[dict[str, Any]]
 DEFAULT_CONTEXT_WINDOW = 8192
 
 _END = object()
-_SAID_OTHERWISE = ("tool_calls", "function_call", "audio", "images")
+_OTHER_CONTENT = ("tool_calls", "function_call", "audio", "images")
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n?\s*```", re.DOTALL)
 
 
@@ -76,11 +76,11 @@ class LLM(Provider):
             answered(span, response, usage)
             return self._checked(response)
 
-    @apart
+    @off_main_thread
     def _opened(self, messages: ChatMessages, fields: dict[str, Any]) -> Reading:
         """Open a stream. If the caller was interrupted meanwhile, close the stream."""
         stream = Reading(self.send("completion", messages=list(messages), **fields))
-        if given_up():
+        if is_unwanted():
             stream.close()
         return stream
 
@@ -103,7 +103,7 @@ class LLM(Provider):
                 for chunk in stream:
                     read.append(chunk)
                     yield chunk
-                self.whole(call, stream.stream)
+                self.check_complete(call, stream.stream)
                 response = load_litellm().stream_chunk_builder(read, messages=list(messages))
         except GeneratorExit:
             self.charges.left(call, "".join(map(_text_of, read)))
@@ -205,7 +205,7 @@ class Reading(Iterator[Any]):
             raise StopIteration
         return chunk
 
-    @apart
+    @off_main_thread
     def _step(self) -> Any:
         try:
             with self._lock:
@@ -214,7 +214,7 @@ class Reading(Iterator[Any]):
             if self._stopped:
                 self._hang_up()
 
-    @apart
+    @off_main_thread
     def close(self) -> None:
         """Close the connection, or let a thread that is reading a chunk close it afterwards."""
         self._stopped = True
@@ -238,7 +238,7 @@ def _says_something(message: Any) -> bool:
     text = message.content
     if isinstance(text, str) and text.strip():
         return True
-    return any(getattr(message, name, None) for name in _SAID_OTHERWISE)
+    return any(getattr(message, name, None) for name in _OTHER_CONTENT)
 
 
 def _with_schema(messages: ChatMessages, schema: type[BaseModel]) -> list[dict[str, Any]]:

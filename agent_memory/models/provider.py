@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from pydantic import SecretStr
 
 from agent_memory.core.formats.chat import with_name_in_text
-from agent_memory.core.threads import apart, given_up
+from agent_memory.core.threads import is_unwanted, off_main_thread
 from agent_memory.core.tracing import current, leaving
 from agent_memory.errors import (
     ContextTooLong,
@@ -117,7 +117,7 @@ class Provider:
         account = self._account or current_account() or Account("other")
         return Call(kind, self.model, account, sent, answer)
 
-    @apart
+    @off_main_thread
     def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
         """Send one request, without retries. Call this method within `retried`.
 
@@ -192,7 +192,7 @@ class Provider:
             return min(self.max_wait, max(backoff(state), _retry_after(error)))
 
         retrying = tenacity.Retrying(
-            stop=lambda state: given_up() or state.attempt_number >= self._attempts,
+            stop=lambda state: is_unwanted() or state.attempt_number >= self._attempts,
             wait=wait,
             retry=tenacity.retry_if_exception(_is_passing),
             before_sleep=partial(self._note, call),
@@ -224,7 +224,7 @@ class Provider:
             self.charges.failed(call, _may_be_billed(error, midway))
             raise self._translate(error, midway) from None
 
-    def whole(self, call: Call, stream: Any) -> None:
+    def check_complete(self, call: Call, stream: Any) -> None:
         """Raise ModelUnavailable if a stream ended without a finish reason.
 
         litellm treats a connection that was closed early as the end of the answer.

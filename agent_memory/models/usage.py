@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.settings_model import SettingsModel, Weight
 from agent_memory.core.token_counter import TokenCounter
@@ -56,8 +56,8 @@ class Prices:
                 raise
             return None
         # for some providers litellm reports unknown models as free
-        is_known = {model, model.partition("/")[2]} & litellm.model_cost.keys()
-        return cost if cost or is_known else None
+        is_listed = {model, model.partition("/")[2]} & litellm.model_cost.keys()
+        return cost if cost or is_listed else None
 
 
 __all__ = ["Account", "Ledger", "Purpose", "Settle", "Usage", "current_account"]
@@ -252,7 +252,7 @@ class Charges:
         total = Usage(prompt_tokens=prompt, completion_tokens=answer, cost=cost, estimated=1)
         self._add(call, total)
 
-    @made_once
+    @lazy_property
     def _counter(self) -> TokenCounter:
         return self._own_counter or TokenCounter(None, "approximate")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import PLACE, Features, Postings
 from agent_memory.retrieval.query import Query
@@ -60,7 +60,7 @@ class Names:
     def __len__(self) -> int:
         return len(self.texts) if self.packed is None else len(self.packed)
 
-    @made_once
+    @lazy_property
     def _digits(self) -> str:
         return "" if self.packed is None else self.packed.tobytes().hex()
 
@@ -211,7 +211,7 @@ class SegmentIndex:
         """Whether searches read copies: the vectors as floats, and all words in one part."""
         return len(self) * max(1, self.dimension) <= _MOST_COPIED
 
-    @made_once
+    @lazy_property
     def _words(self) -> list[tuple[int, int, Postings]]:
         """The postings of all records in parts, with the first record and the number of segments.
 
@@ -233,23 +233,23 @@ class SegmentIndex:
         terms, starts, places, weights = map(np.concatenate, zip(*columns, strict=True))
         return [(0, len(parts), Postings(terms, np.append(starts, sizes[-1]), places, weights))]
 
-    @made_once
+    @lazy_property
     def _pieces(self) -> np.ndarray:
         """(records + 1,) the first word piece of each record, followed by the total number."""
         sizes = [np.diff(segment.tokens.starts) for segment in self.segments]
         return np.concatenate([[0], *sizes]).cumsum(dtype=np.int64)
 
-    @made_once
+    @lazy_property
     def filled(self) -> np.ndarray:
         """For each record, whether it has a vector."""
         some = [segment.meaning.scales > 0 for segment in self.segments]
         return np.concatenate([np.zeros(0, np.bool_), *some])
 
-    @made_once
+    @lazy_property
     def _places(self) -> np.ndarray:
         return np.concatenate([np.zeros(0, PLACE), *(segment.places for segment in self.segments)])
 
-    @made_once
+    @lazy_property
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return three (n,) arrays for the order of all records by session, seq and passage.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.errors import InvalidInput
 
 TOKEN = 64
@@ -93,7 +93,7 @@ class Vectors:
             return np.zeros((len(self.rows), self.length), np.float32)
         return np.asarray(self.rows * self.scales[:, None])
 
-    @made_once
+    @lazy_property
     def _as_floats(self) -> np.ndarray:
         return self.rows.astype(np.float32, copy=False)
 

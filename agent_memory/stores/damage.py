@@ -104,7 +104,7 @@ def head_or_rest(store: SessionStore, session_id: str) -> Head | None:
         if error.damage is None or error.damage.head is None:
             raise
         head = error.damage.head
-        return head if error.damage.is_known else replace(head, deleting=True)
+        return head if error.damage.is_usable else replace(head, deleting=True)
 
 
 def read_around(

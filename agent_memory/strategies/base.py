@@ -71,10 +71,10 @@ class Window:
 
         low = LOW_WATER if take is None else 1.0
         sizes = [len(turn) for turn in turns_of(self.entries)]
-        turns_kept = _room(turns, self.max_turns, low)
+        turns_left = _room(turns, self.max_turns, low)
         limits = (
             _room(wanted, self.max_messages, low),
-            None if turns_kept is None else sum(sizes[-turns_kept:]),
+            None if turns_left is None else sum(sizes[-turns_left:]),
             None if take is None else max(1, sum(sizes) - take),
         )
         return min((limit for limit in limits if limit is not None), default=None)

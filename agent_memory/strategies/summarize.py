@@ -122,8 +122,8 @@ class Summarize(Bounded):
             entries = departure.history(max(0, departure.upto - _RECENT), departure.upto)
         words |= _users_of(entries)
         left = {seq: text for seq, text in words.items() if indented(text) not in summary.text}
-        whole = with_words(summary.text, words_section(left, count, room))
-        return replace(summary, text=whole, tokens=count(whole))
+        combined = with_words(summary.text, words_section(left, count, room))
+        return replace(summary, text=combined, tokens=count(combined))
 
     def _summary(self, departure: Departure, resources: Resources) -> Summary | None:
         previous, upto = departure.previous, departure.upto
@@ -133,9 +133,9 @@ class Summarize(Bounded):
         llm = resources.models(self.model)
         redo_after = redo_from if redo_from is not None else (previous.upto if previous else 0)
         redo_text = previous.redo_text if previous and redo_from is not None else text
-        whole = self._verbatim(departure, count, limit)
-        if whole is not None and redo_from is None:
-            return whole
+        verbatim = self._verbatim(departure, count, limit)
+        if verbatim is not None and redo_from is None:
+            return verbatim
         if llm is not None:
             entries = departure.entries
             if previous and redo_from is not None:
@@ -152,8 +152,8 @@ class Summarize(Bounded):
                 return Summary(written, count(written), upto, by=llm.model)
         if not departure.entries:
             return previous
-        if whole is not None:
-            return whole
+        if verbatim is not None:
+            return verbatim
         local = _stand_in(redo_text or "", text, departure.entries, count, limit)
         return Summary(local, count(local), upto, "local", redo_after, redo_text)
 

@@ -139,7 +139,7 @@ def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
 @pytest.fixture
 def unshown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Show no known facts in the first request, as for a user with very many of them."""
-    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
+    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_FACTS", 0)
 
 
 def second_calls(model: Model) -> list[str]:

@@ -168,7 +168,7 @@ def test_processes_know_of_each_other(fake: FakeLLM, url: str) -> None:
 @pytest.mark.parametrize("call", ["<messages>", "<facts>"])
 def test_users_wait_for_nobody(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """Wrong: while the model answers for one user, other users' messages are not absorbed."""
-    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
+    monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_FACTS", 0)
     asked, go_on = threading.Event(), threading.Event()
 
     def slow(body: dict[str, Any]) -> str:

@@ -92,7 +92,7 @@ class Absorbed:
 def everything_is_compared() -> Iterator[None]:
     """Have the model compare each new fact with all known ones."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_KNOWN", 0)
+        patched.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_FACTS", 0)
         patched.setattr("agent_memory.ltm_blocks.extractive.settling._EACH", 1_000)
         yield
 

@@ -14,7 +14,7 @@ import pytest
 from agent_memory import AgentMemory, Block, Message, VectorMemory
 from agent_memory.core.query_text import MOST, query_message
 from agent_memory.core.records import Entry, Lag, Recall, Record, Scope
-from agent_memory.core.threads import given_up
+from agent_memory.core.threads import is_unwanted
 from agent_memory.core.transcript import passages
 from agent_memory.engine.recall.runner import TimeLimited
 from agent_memory.ltm_blocks.base import record_id
@@ -313,7 +313,7 @@ def test_what_was_given_up_stops() -> None:
 
         def search() -> None:
             block.get(scope, message, 10)
-            assert given_up()
+            assert is_unwanted()
             ended.set()
 
         with pytest.raises(TimeoutError):

@@ -181,7 +181,7 @@ def test_an_adapter_adds_a_format() -> None:
 def test_a_format_added_while_others_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a thread that loads the built-in formats drops a format that was added meanwhile."""
     begun, goes_on = threading.Event(), threading.Event()
-    loading = threading.Thread(target=lambda: registry.is_known(None))
+    loading = threading.Thread(target=lambda: registry.is_registered(None))
     made = registry._build
 
     def slow(*args: Any, **more: Any) -> Format:
@@ -197,7 +197,7 @@ def test_a_format_added_while_others_load(monkeypatch: pytest.MonkeyPatch) -> No
     register(Format("added meanwhile", lambda item: []))
     goes_on.set()
     loading.join()
-    assert registry.is_known("added meanwhile")
+    assert registry.is_registered("added meanwhile")
 
 
 def test_recalls_stand_beside_the_providers_items() -> None:

@@ -73,7 +73,7 @@ def pack(
 ) -> MemoryContext:
     head = head_of(entries, summary)
     asked = [] if question is None else [question]
-    return packer.pack(head, packer.window(head, entries, asked, once=True), recalls, [])
+    return packer.pack(head, packer.window(head, entries, asked, dedupe=True), recalls, [])
 
 
 @given(histories(), recall_lists, st.none() | texts(), roles, st.integers(64, 900))
@@ -280,7 +280,7 @@ def test_only_what_a_user_says_is_a_question(role: str) -> None:
     """Wrong: a question in another role than the user's enters the context."""
     asked = to_add(ask("three", role))
     head = head_of(entries := log([u("one"), a("two")]))
-    window = packer(900).window(head, entries, asked, once=True)
+    window = packer(900).window(head, entries, asked, dedupe=True)
     context = packer(900).pack(head, window, [], [])
     assert context.to_messages() == [u("one"), a("two")]
     assert context.warnings == []

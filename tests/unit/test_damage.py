@@ -69,7 +69,7 @@ def test_a_damaged_document(field: str, value: object) -> None:
     damage = raised.value.damage
     assert damage.broken == (field,)
     assert damage.head.user_id == "u"
-    assert damage.is_known
+    assert damage.is_usable
     assert getattr(damage.head, field) != value
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.errors import ModelOutputInvalid, ModelUnavailable
 from agent_memory.models.embedders.base import CachedEmbedder, Embedder
 from agent_memory.models.embedders.vectors import embed_texts, unit_rows
@@ -197,7 +197,7 @@ def test_least_recently_used_go(steps: list[tuple[str, str, int]], most: int, le
 class _Made:
     size: int
 
-    @made_once
+    @lazy_property
     def items(self) -> list[int]:
         """So many."""
         return [0] * self.size
@@ -219,7 +219,7 @@ def test_one_that_is_being_made_keeps_no_other_waiting() -> None:
     class Slow:
         is_slow = False
 
-        @made_once
+        @lazy_property
         def value(self) -> bool:
             if self.is_slow:
                 making.set()

@@ -9,7 +9,7 @@ import pytest
 from agent_memory.errors import InvalidSetting
 from agent_memory.ltm_blocks.extractive import StalenessDetector
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, covers
-from agent_memory.ltm_blocks.extractive.history.fact import Stale, last_said
+from agent_memory.ltm_blocks.extractive.history.fact import Stale, last_stated
 from agent_memory.ltm_blocks.registry import Tombstone
 from tests.unit.claiming import DAY, claim, day, facts
 
@@ -118,7 +118,7 @@ def test_old_facts_age_by_their_category() -> None:
     plan = [claim("a", valid_from=day(300), valid_to=day(400))]
     assert found(plan, 765, max_age=year) == []
     assert found(plan, 766, max_age=year) == [("a", "old", None)]
-    assert last_said(facts(*plan)[0]) == day(400)
+    assert last_stated(facts(*plan)[0]) == day(400)
     claims = [claim("a", category="event"), claim("b", category="home")]
     ttl = {" Event ": timedelta(days=5)}
     assert found(claims, 5, ttl) == []

@@ -24,8 +24,8 @@ from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.turns import (
     EARLIER,
     answer_in,
+    check_complete,
     check_so_far,
-    check_whole,
     messages_of,
     open_calls,
     question_of,
@@ -319,7 +319,7 @@ def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[A
 )
 def test_a_whole_turn_is_taken(said: list[Any]) -> None:
     """Wrong: a whole turn with reused ids, old function calls or raw items is refused."""
-    check_whole(messages_of(said, "user"))
+    check_complete(messages_of(said, "user"))
 
 
 def test_open_calls() -> None:

@@ -110,8 +110,8 @@ def limited(context: list[Any]) -> list[Any]:
     Claude needs its thinking only together with the results of its calls. Others refuse it.
     """
     places = range(len(context))
-    asked = max((at for at in places if context[at].get("role") == "user"), default=0)
-    answered = max((at for at in places[:asked] if _is_answer(context[at])), default=-1)
+    question = max((at for at in places if context[at].get("role") == "user"), default=0)
+    answered = max((at for at in places[:question] if _is_answer(context[at])), default=-1)
     return [
         {key: field for key, field in message.items() if key not in _SIGNED}
         if at <= answered and is_counted(message)

@@ -29,8 +29,8 @@ def recognises(value: Mapping[str, Any]) -> bool:
     kind = value.get("type")
     if kind is None and isinstance(value.get("role"), str):
         return role_in(value["role"]) in ("user", "assistant", "tool") and _has_own(value)
-    is_ours = kind in _ROLES or (kind == "chat" and "data" in value)
-    return is_ours and ("content" in value or "content" in mapping(value.get("data")))
+    is_langchain = kind in _ROLES or (kind == "chat" and "data" in value)
+    return is_langchain and ("content" in value or "content" in mapping(value.get("data")))
 
 
 def to_message(value: Mapping[str, Any]) -> Json:

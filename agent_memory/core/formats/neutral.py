@@ -279,9 +279,9 @@ def chat_of(role: str | None, items: Iterable[Json], name: object = None) -> lis
     return answers + messages
 
 
-def others(fields: object, known: Sequence[str]) -> list[Json]:
-    """Return a list of a dict with the fields that have a value and are not in `known`."""
-    rest = {key: value for key, value in mapping(fields).items() if value and key not in known}
+def others(fields: object, excluded: Sequence[str]) -> list[Json]:
+    """Return a list of a dict with the fields that have a value and are not in `excluded`."""
+    rest = {key: value for key, value in mapping(fields).items() if value and key not in excluded}
     return [rest] if rest else []
 
 

@@ -243,7 +243,7 @@ def recognised(value: Raw) -> Format | None:
     return next((form for form in forms if form.recognises(value)), None)
 
 
-def is_known(name: str | None) -> bool:
+def is_registered(name: str | None) -> bool:
     return name in _formats()
 
 

@@ -22,7 +22,7 @@ from agent_memory.core.system_collections import (
     VALUES,
     reserved,
 )
-from agent_memory.core.threads import apart
+from agent_memory.core.threads import off_main_thread
 from agent_memory.engine.edit.edit import under_lease
 from agent_memory.engine.edit.receipts import Outcome, tombstones
 from agent_memory.engine.leases import Locks
@@ -65,21 +65,21 @@ class Deletion:
         blocks = parts.all_blocks.values()  # manual blocks have records that derive from no log
         self._manual_blocks = [block for block in blocks if isinstance(block, ManualBlock)]
         self._blocks = [*self._absorber.blocks.values(), *self._manual_blocks]
-        self._whole = WholeDeletion(parts, self._blocks)
+        self._whole_deletion = WholeDeletion(parts, self._blocks)
 
-    @apart
+    @off_main_thread
     def session(self, session_id: str, user_id: str | None = None) -> Outcome:
-        if (done := self._whole.session(session_id, user_id)) is not None:
+        if (done := self._whole_deletion.session(session_id, user_id)) is not None:
             parts = [*self._places_of(done.heads[0]), self.scrub([done.key])]
             return Outcome(parts, None, done.has_registry)
         begun = datetime.now(UTC)
-        is_there = self._mark(session_id, user_id=user_id)
+        exists = self._mark(session_id, user_id=user_id)
         parts = self.finish(session_id)
-        if is_there:
+        if exists:
             self._deleted.note("session", [session_id], begun)
         return Outcome(parts)
 
-    @apart
+    @off_main_thread
     def finish(self, session_id: str) -> list[Part]:
         """Erase a session that is marked as deleted. Return the outcome for each place of data."""
         return [*self._erase(session_id), self.scrub()]
@@ -104,10 +104,10 @@ class Deletion:
                     ) from error
                 self.finish(session_id)
 
-    @apart
+    @off_main_thread
     def user(self, user_id: str) -> Outcome:
         """Erase all of a user's sessions, and the user's records in blocks."""
-        if (done := self._whole.user(user_id)) is not None:
+        if (done := self._whole_deletion.user(user_id)) is not None:
             parts = self._places()
             parts += [part for head in done.heads for part in self._places_of(head)]
             with noted() as unread:
@@ -140,7 +140,7 @@ class Deletion:
         if self._records.read(Kind.SCRUBS):
             self.scrub()
 
-    @apart
+    @off_main_thread
     def _finish(self, key: str, user_id: str) -> list[Part]:
         """Erase a user's data that is older than the deletion. Return the outcome for each place.
 

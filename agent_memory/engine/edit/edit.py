@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope, Span
-from agent_memory.core.threads import apart, given_up
+from agent_memory.core.threads import is_unwanted, off_main_thread
 from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, changed, popped
 from agent_memory.engine.leases import Leases, Unheld, busy
 from agent_memory.engine.paging import range_of
@@ -103,11 +103,11 @@ class Editor:
         done = self.edit(session_id, plan, consequence, begins, user_id=user_id)
         if done:
             return done.head
-        there = self._store.head(session_id) or begins
-        check_owner(there, user_id)
-        return there
+        head = self._store.head(session_id) or begins
+        check_owner(head, user_id)
+        return head
 
-    @apart
+    @off_main_thread
     def edit(
         self,
         session_id: str,
@@ -127,7 +127,7 @@ class Editor:
 
         def find() -> LogEdit | None:
             nonlocal planned
-            if given_up():  # the caller no longer waits: do not change newer messages
+            if is_unwanted():  # the caller no longer waits: do not change newer messages
                 return None
             head = self._head(session_id, begins)
             if head is not None:

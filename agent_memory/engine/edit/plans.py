@@ -200,29 +200,29 @@ def agreeing(log: Sequence[Entry], messages: Sequence[Message], redact: Redact |
 
 
 def redacted(
-    head: Head, log: Log, theirs: Callable[[Message | None], bool], noted: int | None
+    head: Head, log: Log, matches: Callable[[Message | None], bool], noted: int | None
 ) -> LogEdit | None:
     """Return the edit that empties all messages of an author. None if the author wrote none.
-    `theirs` returns whether the author wrote a message. `noted` is the seq of the author's first
+    `matches` returns whether the author wrote a message. `noted` is the seq of the author's first
     message, which may have expired; None if it is unknown.
     """
     had = log(head.expired, head.end)
-    seqs = [entry.seq for entry in had if theirs(entry.message)]
+    seqs = [entry.seq for entry in had if matches(entry.message)]
     if noted is not None and noted <= head.expired:  # expired messages of the author count too
         seqs = [noted, *seqs]
-    if not seqs and theirs(head.system):  # the seq of the system message is unknown
+    if not seqs and matches(head.system):  # the seq of the system message is unknown
         seqs = [1]
     if not seqs:
         return None
     first, after = seqs[0], head
     end = max(first - 1, head.expired)
-    if theirs(head.system):
-        after = ruled(after, [entry for entry in had if not theirs(entry.message)])
+    if matches(head.system):
+        after = ruled(after, [entry for entry in had if not matches(entry.message)])
     if head.summary is not None and head.summary.upto >= first and had:
         after = begun_anew(after, had[0])
     entries = [entry for entry in had if entry.seq > end]
     for at, entry in enumerate(entries):
-        if theirs(entry.message):  # totals stay; without an encoding, contexts count again
+        if matches(entry.message):  # totals stay; without an encoding, contexts count again
             message = redacted_message(entry.message)
             entries[at] = replace(entry, message=message, tokens=entry.counted, encoding="")
     return LogEdit(head, after, end, entries, (), since=first - 1, redacts=True)

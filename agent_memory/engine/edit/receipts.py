@@ -157,13 +157,13 @@ class Receipts:
         text = "The session still exists."
         try:
             head = self._store.head(receipt.id)
-            there = head is not None or bool(self._store.read(receipt.id, limit=1))
+            exists = head is not None or bool(self._store.read(receipt.id, limit=1))
         except Damaged as error:
-            head, there, text = None, True, f"The session still exists. {error}"
+            head, exists, text = None, True, f"The session still exists. {error}"
         if head is not None and head.created_at > receipt.at:
             yield Part("log", "done", "A new session with this id has begun since.")
             return
-        yield Part("log", "failed", text) if there else Part("log")
+        yield Part("log", "failed", text) if exists else Part("log")
         yield from self._left(lambda record: record.session_id == receipt.id)
 
     def _user(self, receipt: Receipt) -> Iterator[Part]:

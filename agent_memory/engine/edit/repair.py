@@ -41,20 +41,20 @@ class Looked:
 
     damaged: list[Damaged]
     sessions: int
-    is_whole: bool  # whether all records were read before the time ran out
+    is_complete: bool  # whether all records were read before the time ran out
 
 
 def look(store: Store, seconds: float = inf) -> Looked:
     """Read the records of a store for about `seconds`, and return the damaged records."""
-    deadline, sessions, is_whole = monotonic() + seconds, 0, True
+    deadline, sessions, is_complete = monotonic() + seconds, 0, True
     with noted() as damaged:
         for _ in _steps(store, damaged):
             sessions += 1
             if monotonic() > deadline:
-                is_whole = False
+                is_complete = False
                 break
     unique = {str(error): error for error in damaged}
-    return Looked(list(unique.values()), sessions, is_whole)
+    return Looked(list(unique.values()), sessions, is_complete)
 
 
 def _steps(store: Store, damaged: list[Damaged]) -> Iterator[None]:
@@ -107,7 +107,7 @@ class Repair:
         if damage.kind == "session":
             if damage.head is None:  # damaged file pages need a backup
                 return None
-            if damage.is_known:
+            if damage.is_usable:
                 text = f"The head will be restored from the log: {', '.join(damage.broken)}."
                 return text, partial(self._under_lease, session_id, self._rebuild)
             text = (
@@ -239,13 +239,13 @@ class Repair:
 
 def _notes(seqs: list[int], before: Entry | None, after: Entry | None, head: Head) -> list[Entry]:
     """Return a placeholder for each lost message. The first has the tokens of all lost messages."""
-    beside = before or after
+    nearest = before or after
     since = before.total if before else head.start_total if head.start == head.expired else 0
     total = after.before if after else since
     tokens = max(0, total - since)
-    created_at = beside.created_at if beside else head.created_at
+    created_at = nearest.created_at if nearest else head.created_at
     message = Message(role="assistant", content=LOST, created_at=created_at)
-    encoding = beside.encoding if beside else ""
+    encoding = nearest.encoding if nearest else ""
     return [
         Entry(head.session_id, seq, message, 0 if at else tokens, total, encoding, created_at)
         for at, seq in enumerate(seqs)

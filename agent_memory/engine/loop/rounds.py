@@ -239,7 +239,7 @@ class Conversation:
 class CompletionStream:
     """An iterator of litellm's chunks, as they arrive. When the iterator ends, the turn is stored.
 
-    If a stream is closed before its end, or fails, nothing is stored. With `usage_asked`, chunks
+    If a stream is closed before its end, or fails, nothing is stored. With `include_usage`, chunks
     that have no choices and report only the usage are yielded too.
 
     Attributes:
@@ -247,10 +247,10 @@ class CompletionStream:
             `response.cost` is the cost of the whole turn.
     """
 
-    def __init__(self, chunks: Chunks, account: Account, *, usage_asked: bool = False) -> None:
+    def __init__(self, chunks: Chunks, account: Account, *, include_usage: bool = False) -> None:
         self._chunks = chunks
         self._account = account
-        self._usage_asked = usage_asked
+        self._include_usage = include_usage
         self._reading = threading.Lock()
         self._stopped = False
         self.response: Any = None
@@ -273,7 +273,7 @@ class CompletionStream:
             try:
                 while not self._stopped:
                     chunk = next(self._chunks)
-                    if chunk.choices or self._usage_asked:
+                    if chunk.choices or self._include_usage:
                         return chunk
                 raise StopIteration
             except StopIteration as end:

@@ -19,9 +19,9 @@ from agent_memory.core.shapes import role_of
 from agent_memory.core.tools import READ_MESSAGE
 from agent_memory.core.turns import (
     Turn,
+    check_complete,
     check_so_far,
     check_turn,
-    check_whole,
     messages_of,
     question_of,
     turn_of,
@@ -133,7 +133,7 @@ class Turns:
     ) -> Head:
         check_turn(turn)
         messages = [*turn.asked, *messages_of(answer, "assistant")]
-        check_whole(messages)
+        check_complete(messages)
         if turn.regenerates is not None:
             head = self.replaced(turn, turn.regenerates, messages)
         else:
@@ -198,8 +198,8 @@ class Turns:
             return response
 
         talk = Conversation(turn, pack, llm, offer, max_rounds, options, store)
-        usage_asked = bool((options.get("stream_options") or {}).get("include_usage"))
-        chunks = CompletionStream(talk.rounds(stream=stream), account, usage_asked=usage_asked)
+        include_usage = bool((options.get("stream_options") or {}).get("include_usage"))
+        chunks = CompletionStream(talk.rounds(stream=stream), account, include_usage=include_usage)
         return chunks if stream else _read(chunks)
 
 
@@ -251,7 +251,7 @@ class Regenerate:
     def replace(self, turn: Turn, part: Span, messages: Sequence[Message]) -> Head:
         """Replace a turn's answer. Raise `InvalidInput` if the session has other messages now."""
         head = self._parts.guard.owned(turn.session_id, turn.user_id)
-        if head is not None and self._is_there(head, part, messages):  # the call is a retry
+        if head is not None and self._is_stored(head, part, messages):  # the call is a retry
             return head
         drafts = self._parts.appender.drafts(messages[1:], turn.session_id, turn.user_id)
         stored = self._parts.editor.answer(part, messages[0], drafts, turn.user_id)
@@ -262,7 +262,7 @@ class Regenerate:
             )
         return self._settle(stored)
 
-    def _is_there(self, head: Head, part: Span, messages: Sequence[Message]) -> bool:
+    def _is_stored(self, head: Head, part: Span, messages: Sequence[Message]) -> bool:
         """Return whether the log has exactly these messages from the start of `part` on."""
         log = range_of(self._store, head, part.first - 1, head.end)
         stored = [entry.message for entry in log if not entry.message.is_system]

@@ -373,7 +373,7 @@ class Absorption:
                 self._advance(last)
                 absorber._backoff.succeeded(key)
                 absorber._most_entries.drop(key)
-                absorber.failures.given_up(name)
+                absorber.failures.drop(name)
                 logger.error(
                     "block %r gave up messages %d to %d of session %r; they are stored as a "
                     "dead letter: %s", name, self._cursor + 1, last, key[1], message,

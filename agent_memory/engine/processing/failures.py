@@ -64,17 +64,17 @@ class DeadLetters:
         total = attempts + (before.metadata["attempts"] if before else 0)
         since = before.created_at if before else datetime.now(UTC)
         # a higher maximum does not revive dead letters: the cursor has passed them
-        was_given_up = before is not None and _is_given_up(before)
-        given_up = was_given_up or (attempts > 0 and total >= self._most)
+        was_dead = before is not None and _is_dead_letter(before)
+        is_dead = was_dead or (attempts > 0 and total >= self._most)
         letter = DeadLetter(block, lease.session_id, first, last, total, error, since)
-        self.keep(letter, lease, given_up=given_up)
-        return given_up
+        self.keep(letter, lease, is_dead=is_dead)
+        return is_dead
 
-    def keep(self, letter: DeadLetter, lease: Lease, *, given_up: bool = True) -> None:
+    def keep(self, letter: DeadLetter, lease: Lease, *, is_dead: bool = True) -> None:
         """Store a dead letter, or the failures of a batch that is not given up."""
         place = record_id(_PLACE, letter.block, lease.session_id, letter.first)
         span = (letter.block, lease.session_id, letter.first, letter.last)
-        metadata = {"attempts": letter.attempts, "given_up": given_up}
+        metadata = {"attempts": letter.attempts, "given_up": is_dead}
         record = Record(place, *span, letter.error, (), letter.since, metadata)
         self._store.put_records(_PLACE, [record], lease=lease)
 
@@ -85,7 +85,7 @@ class DeadLetters:
 
     def failing(self, block: str) -> str | None:
         """Return a block's newest error, from any process. None if no failed batch is pending."""
-        pending = (each for each in self._store.records(_PLACE, block) if not _is_given_up(each))
+        pending = (each for each in self._store.records(_PLACE, block) if not _is_dead_letter(each))
         newest = max(pending, key=lambda record: record.created_at, default=None)
         return newest.text if newest is not None else None
 
@@ -112,11 +112,11 @@ class DeadLetters:
                 since=record.created_at,
             )
             for record in self._store.records(_PLACE, block)
-            if _is_given_up(record) and session_id in (None, record.session_id)
+            if _is_dead_letter(record) and session_id in (None, record.session_id)
         ]
 
 
-def _is_given_up(record: Record) -> bool:
+def _is_dead_letter(record: Record) -> bool:
     return bool(record.metadata["given_up"])
 
 
@@ -181,7 +181,7 @@ class Failures:
             self._noted.put(session, message)
         return True
 
-    def given_up(self, block: str) -> None:
+    def drop(self, block: str) -> None:
         """Remove a block's failure, because the batch is a dead letter now."""
         self._met.pop(block, None)
 

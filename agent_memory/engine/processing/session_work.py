@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Absorbed, DeadLetter, Head, Lease
-from agent_memory.core.threads import apart
+from agent_memory.core.threads import off_main_thread
 from agent_memory.engine.leases import busy
 from agent_memory.engine.paging import all_heads, head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS
@@ -147,7 +147,7 @@ class SessionWork:
                     return head
         return self._settle(head)
 
-    @apart
+    @off_main_thread
     def _settle(self, head: Head) -> Head:
         """Do the work on a thread without signals, so that each exception is a real failure."""
         try:
@@ -177,7 +177,7 @@ class SessionWork:
         again = self._again(head, self._idle_wait(head))
         return Processed([], again) if again != 0 and self._store.schedule(head, again) else None
 
-    @apart
+    @off_main_thread
     def process(
         self,
         session_id: str,
@@ -258,7 +258,7 @@ class SessionWork:
             self._store.schedule(after, again)
         return Processed(done, again)
 
-    @apart
+    @off_main_thread
     def absorb_again(self, session_id: str, block: str) -> str | None:
         """Have one block absorb a session from the beginning. Return the block's error, or None.
 
@@ -279,7 +279,7 @@ class SessionWork:
                 self._store.schedule(self._store.head(session_id) or head, 0)
             return error
 
-    @apart
+    @off_main_thread
     def retry(self, letter: DeadLetter) -> Absorbed:
         with self._leases.hold(letter.session_id, waiting=True) as lease:
             if lease is not None:

@@ -24,7 +24,7 @@ from agent_memory.core.processes import (
     wait_for_imports,
 )
 from agent_memory.core.records import Head, Lag, Scope
-from agent_memory.core.threads import apart
+from agent_memory.core.threads import off_main_thread
 from agent_memory.engine.processing.session_work import Processed, SessionWork
 from agent_memory.engine.recall.runner import Backoff
 from agent_memory.engine.system_records import Kind, SystemRecords
@@ -233,7 +233,7 @@ class Worker:
         begin_anew_in_child(self, Worker._begin)  # the next wake starts new threads
 
     def _begin(self) -> None:
-        self._lock = checked_lock()  # acquired in a single C step: see `core.threads.apart`
+        self._lock = checked_lock()  # acquired in one C step: see `core.threads.off_main_thread`
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
         self._busy: dict[str, bool] = {}  # sessions in work; True: work again
@@ -281,7 +281,7 @@ class Worker:
         else:
             backlog.done(session_id, None)
 
-    @apart
+    @off_main_thread
     def drain(self, seconds: float | None = None) -> None:
         """Wait, at most `seconds`, until all queued sessions are processed or have failed once."""
         with self._lock:

@@ -22,11 +22,11 @@ from agent_memory.core.query_text import is_courtesy, query_message, with_earlie
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
 from agent_memory.core.shapes import newest_user, role_of, user_messages
-from agent_memory.core.threads import apart
+from agent_memory.core.threads import off_main_thread
 from agent_memory.core.usage import Usage
 from agent_memory.core.window import ruled
 from agent_memory.engine.guard import scope_of
-from agent_memory.engine.paging import is_there, picked_of
+from agent_memory.engine.paging import picked_of, still_exists
 from agent_memory.engine.recall.fan_out import FanOut
 from agent_memory.engine.recall.prompt_log import Prompts
 from agent_memory.errors import InvalidBudget, StoreError
@@ -163,10 +163,10 @@ class Contexts:
         query = query_of(message)
         packer = self.packer.lowered(checked_budget(max_tokens))
         options: dict[str, Any] = {"packer": packer, "query": query, "form": form, "shown": shown}
-        session = self.see(session_id, to_add(query), user_id, once=True, **options)
+        session = self.see(session_id, to_add(query), user_id, dedupe=True, **options)
         return self.sending(session_id, self.view(session), form)(session.messages)
 
-    @apart
+    @off_main_thread
     def were(
         self, session_id: str, user_id: str | None, after: int, limit: int | None
     ) -> list[SentContext]:
@@ -181,7 +181,7 @@ class Contexts:
 
         return self._sent.read(head, after, limit, recall_now)
 
-    @apart
+    @off_main_thread
     def begin(
         self,
         session_id: str,
@@ -229,7 +229,7 @@ class Contexts:
             ]
             if ids and block.counts_recalls:
                 try:
-                    apart(block.recalled)(session.scope, ids)
+                    off_main_thread(block.recalled)(session.scope, ids)
                 except StoreError as error:  # if the count fails, the context is still returned
                     logger.warning("recalls were not counted: %s", error)
         if self.blocks and query is not None and not is_courtesy(query.text()):
@@ -257,7 +257,7 @@ class Contexts:
         newest = picked_of(self._store, head, [head.end]) if head.end else []
         if head.end and (not newest or newest[0].total != head.total):
             return False
-        return is_there(self._store, head)
+        return still_exists(self._store, head)
 
     def see(
         self,
@@ -267,27 +267,27 @@ class Contexts:
         *,
         packer: Packer | None = None,
         query: Message | None = None,
-        once: bool = False,
+        dedupe: bool = False,
         form: str | None = None,
         shown: Sequence[Any] | None = None,
     ) -> LoadedSession:
         """Read a session for a context that ends with the given messages.
 
-        `query` is the message to recall for, by default the newest user message. With `once`, leave
-        `messages` out if they already end the window. `shown` replaces the session's window.
+        `query` is the message to recall for, by default the newest user message. With `dedupe`,
+        leave `messages` out if they already end the window. `shown` replaces the session's window.
         """
         head = self._guard.owned(session_id, user_id)
         windows, compaction = self._parts.windows, self._parts.compaction
         entries = compaction.cleared(head, windows.of(head)) if head else []
         packer = packer or self.packer
         if shown is None:
-            window = _window(packer, head, entries, messages, once, form)
+            window = _window(packer, head, entries, messages, dedupe, form)
         else:
             held = frozenset([(session_id, entry.seq) for entry in entries])
             entries = packer.entries(shown)
             begun = head or Head(session_id, user_id, created_at=datetime.now(UTC))
             begun = replace(ruled(begun, entries), start=0)  # these entries are a whole window
-            window = _window(packer, begun, entries, messages, once, form)
+            window = _window(packer, begun, entries, messages, dedupe, form)
             window = replace(window, held=held)
         if query is None:
             logged = (entry.message for entry in reversed(entries))
@@ -335,8 +335,8 @@ class Contexts:
         targets = self._recaller.targets(scope)
         queried = [target for target in targets if is_queried(target.block, message)]
         by_block, warnings = self._recaller.recall(scope, queried, message, self.packer.candidates)
-        there = with_pins(existing(self._store, by_block), scope)
-        return self._recaller.marked(targets, there), warnings
+        stored = with_pins(existing(self._store, by_block), scope)
+        return self._recaller.marked(targets, stored), warnings
 
 
 def is_queried(block: Block, message: Message | None) -> bool:
@@ -349,7 +349,7 @@ def _window(
     head: Head | None,
     entries: list[Entry],
     messages: Sequence[Message],
-    once: bool,
+    dedupe: bool,
     form: str | None,
 ) -> Shown:
     """Return the part of a window that a context shows.
@@ -358,13 +358,13 @@ def _window(
     compaction. A compaction that does not fit the budget is ignored.
     """
     if form is None:
-        return packer.window(head, entries, messages, once=once)
+        return packer.window(head, entries, messages, dedupe=dedupe)
     provider = format_of(form)
     if provider.arguments.user_first:
         packer = replace(packer, reserve=packer.counter.chat({"role": "user", "content": OPENING}))
     for cut in (True, False):
         own_head, own, compaction = native(head, entries, provider, packer.counter, cut=cut)
-        window = packer.window(own_head, own, messages, once=once)
+        window = packer.window(own_head, own, messages, dedupe=dedupe)
         first = window.turns[0].seq if window.turns else None
         if compaction is None or (first == compaction and first not in window.cut):
             break

@@ -13,9 +13,9 @@ from agent_memory.core.fusion import marked
 from agent_memory.core.messages import Message
 from agent_memory.core.notices import error_text, noticed
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
-from agent_memory.core.query_text import asks_for_all_known, query_message
+from agent_memory.core.query_text import asks_about_user, query_message
 from agent_memory.core.records import Recall, Scope, Source
-from agent_memory.core.threads import Handover, apart
+from agent_memory.core.threads import Handover, off_main_thread
 from agent_memory.core.tracing import operation, tell_search
 from agent_memory.engine.recall.runner import Backoff, TimeLimited, resolve
 from agent_memory.errors import SpendingLimitReached
@@ -80,7 +80,7 @@ class FanOut:
     ) -> tuple[dict[str, list[Recall]], list[str]]:
         """Return the recalls by name, and a warning for each block that failed or was too slow."""
         message = message and query_message(message)
-        if message is not None and asks_for_all_known(message.text()):
+        if message is not None and asks_about_user(message.text()):
             message = None  # this question is equally near to all facts
         targets = [target for target in targets if concerns(target.block, target.scope)]
         account = Account("other", scope.user_id, within=current_account())
@@ -109,7 +109,7 @@ class FanOut:
         if name not in self._loaded and type(block).load is not Block.load:
             self._load(name, block)
 
-    @apart
+    @off_main_thread
     def _load(self, name: str, block: Block) -> None:
         with self._lock:
             first = name not in self._loading

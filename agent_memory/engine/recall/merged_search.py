@@ -20,7 +20,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.query_text import query_message
 from agent_memory.core.records import DeadLetter, Entry, Recall, Scope
 from agent_memory.core.shapes import role_of
-from agent_memory.core.threads import apart
+from agent_memory.core.threads import off_main_thread
 from agent_memory.core.timestamps import check_moment
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.paging import all_heads, picked_of
@@ -258,7 +258,7 @@ class Search:
         limit, store_id = parts.config.recall_timeout, parts.config.namespace
         self._searcher = FanOut(limit, blocks=self.blocks, store_id=store_id)
 
-    @apart
+    @off_main_thread
     def run(
         self,
         query: str,
@@ -282,8 +282,8 @@ class Search:
         names = {target.name for target in targets} if only.blocks is None else only.blocks
         queried = [target for target in targets if target.name in names]
         by_block, warnings = self._searcher.recall(scope, queried, message, most)
-        there = wanted(existing(self._store, by_block), scope)
-        current = self._searcher.marked(targets, there)
+        stored = wanted(existing(self._store, by_block), scope)
+        current = self._searcher.marked(targets, stored)
         matching = {
             block: only.matching(recalls, self._store, scope.user_id)
             for block, recalls in current.items()
@@ -331,7 +331,7 @@ _OF_NOBODY = (
 )
 
 
-@apart
+@off_main_thread
 def explain(
     parts: Components, question: str, user_id: str | None, session_id: str | None
 ) -> Explanation:
@@ -340,11 +340,11 @@ def explain(
     message, new = Message(role="user", content=question), uuid4().hex
     session_id = session_id or new
     try:
-        session = contexts.see(session_id, [message], user_id, once=True)
+        session = contexts.see(session_id, [message], user_id, dedupe=True)
     except SessionOfAnotherUser as error:
         notes.append(f"{error} Nothing of that session is recalled for this user.")
         session_id = new
-        session = contexts.see(session_id, [message], user_id, once=True)
+        session = contexts.see(session_id, [message], user_id, dedupe=True)
     head, scope = session.head, session.scope
     if head is not None and head.user_id is None and user_id is not None:
         notes.append(_OF_NOBODY.format(session_id))

@@ -29,8 +29,8 @@ from agent_memory.core.query_text import with_earlier
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
 from agent_memory.core.shapes import user_messages
 from agent_memory.core.system_collections import SENT, SENT_TEXTS
-from agent_memory.core.threads import apart
-from agent_memory.engine.paging import is_there, picked_of
+from agent_memory.core.threads import off_main_thread
+from agent_memory.engine.paging import picked_of, still_exists
 from agent_memory.engine.stats import PromptStats, RecallStats
 from agent_memory.errors import AgentMemoryError
 from agent_memory.ltm_blocks.base import record_id
@@ -60,8 +60,8 @@ class Prompts:
             if before is None:
                 return context
             was, repeated = self.stats, same(before, now)
-            tokens, kept = was.tokens + context.tokens, was.kept_tokens + repeated
-            self.stats = PromptStats(was.contexts + 1, tokens, kept)
+            tokens, reused = was.tokens + context.tokens, was.kept_tokens + repeated
+            self.stats = PromptStats(was.contexts + 1, tokens, reused)
         return replace(context, kept_tokens=repeated)
 
 
@@ -104,7 +104,7 @@ class SentContexts:
         self._parts, self._store, self.on = parts, parts.store, parts.config.keep_contexts
         self._pending: Cache[tuple[str, str | None], _Pending] = Cache(_MOST_PENDING)
 
-    @apart
+    @off_main_thread
     def keep(
         self, session_id: str, context: StoredContext, user_id: str | None, head: Head | None
     ) -> None:
@@ -238,7 +238,7 @@ class SentContexts:
         gone = homes - self._store.existing(homes)  # sessions that were deleted meanwhile
         for home in gone:
             self.cut(home, 0)
-        if session_id not in gone and not is_there(self._store, head):  # its id was reused
+        if session_id not in gone and not still_exists(self._store, head):  # its id was reused
             for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
                 for written in some:
                     self._store.delete_records(block.name, record_id=written.id)

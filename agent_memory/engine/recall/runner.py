@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
-from agent_memory.core.threads import Handover, failed, given_up
+from agent_memory.core.threads import Handover, failed, is_unwanted
 from agent_memory.ltm_blocks.base import QueryThread
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class TimeLimited:
                 outcomes[name] = error
         return outcomes, [name for name in calls if name not in outcomes]
 
-    def _begin(self, name: str, call: Callable[[], T], given_up: Callable[[], None]) -> Handover[T]:
+    def _begin(self, name: str, call: Callable[[], T], on_end: Callable[[], None]) -> Handover[T]:
         with self._lock:
             if self._abandoned[name] >= MOST_ABANDONED:
                 raise TimeoutError(f"{MOST_ABANDONED} earlier calls still hang. No call is made.")
@@ -148,7 +148,7 @@ class TimeLimited:
         def ended() -> None:
             with self._lock:
                 self._abandoned[name] -= 1
-            given_up()
+            on_end()
 
         return Handover(f"block-{name}", call, ended)
 
@@ -170,7 +170,7 @@ def _run_lane(
         except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
             outcome.set_exception(_not_cancelled(error))
         ended[name] = outcome
-        if given_up():
+        if is_unwanted():
             return
 
 

@@ -125,17 +125,17 @@ class ImportTransaction:
         """Append entries to the log. With `after`, replace all entries after that seq."""
         head = self._head
         end = head.end if after is None else after
-        self._head = self._there(self._store.rewrite(head, end, entries, lease=self.lease))
+        self._head = self._existing(self._store.rewrite(head, end, entries, lease=self.lease))
 
     def show(self, head: Head) -> Head:
         """Make the session visible with the fields of a head, and due for its blocks."""
         here = self._head
         shown = replace(head, end=here.end, total=here.total, version=here.version, deleting=False)
-        arrived = self._there(self._store.move(shown, lease=self.lease))
+        arrived = self._existing(self._store.move(shown, lease=self.lease))
         self._store.schedule(arrived, 0)
         return arrived
 
-    def _there(self, head: Head | None) -> Head:
+    def _existing(self, head: Head | None) -> Head:
         if head is None:
             raise StoreError(
                 f"Session {self.lease.session_id!r} was changed by another process during the "
@@ -313,9 +313,9 @@ class RecordImport:
             for number, record in facts
             if not _is_bound(block, record) and not _is_keyed(block, record)
         }
-        for block, there in self._store.all_records() if loose else ():
-            number = loose.get((block, there.id))
-            if number is not None and there.session_id != self._head.session_id:
+        for block, stored in self._store.all_records() if loose else ():
+            number = loose.get((block, stored.id))
+            if number is not None and stored.session_id != self._head.session_id:
                 raise refused(number, f"block {block!r} already has another record with its id")
 
     def _put_facts(self, block: str, owner: str, records: Sequence[Record]) -> None:

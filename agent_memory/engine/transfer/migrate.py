@@ -268,17 +268,17 @@ class Walk:
         name = f"{what} of {block!r}" if block else "the blocks with vectors"
         most = _SEGMENTS if collection.startswith(k.SEGMENT) else _PAGE
         writes: list[k.Write] = []
-        for record, here, there in self._pairs(collection):
-            if any(stays_behind(block, side.owner) for side in (here, there) if side):
+        for record, source, target in self._pairs(collection):
+            if any(stays_behind(block, side.owner) for side in (source, target) if side):
                 continue
-            if here != there:
+            if source != target:
                 self.differing[name] += 1
-                writes.append(k.Put(here) if here else k.Delete([k.DocId(collection, record)]))
+                writes.append(k.Put(source) if source else k.Delete([k.DocId(collection, record)]))
             if len(writes) == most:
                 self._write(writes)
                 writes = []
-            if here is not None:
-                self.sums[name] += hash(here)
+            if source is not None:
+                self.sums[name] += hash(source)
                 if collection.startswith((k.FACT, k.VECTOR)):
                     self.counts[what] += 1
                     yield what
@@ -290,31 +290,31 @@ class Walk:
 
     def _pairs(self, collection: str) -> Iterator[tuple[str, k.Document | None, k.Document | None]]:
         """Yield each id of the documents in both databases, with the documents, in order."""
-        here, there = (_scanned(kernel, collection) for kernel in (self.source, self.target))
-        both = merge(((it.id, 0, it) for it in here), ((it.id, 1, it) for it in there))
+        source, target = (_scanned(kernel, collection) for kernel in (self.source, self.target))
+        both = merge(((it.id, 0, it) for it in source), ((it.id, 1, it) for it in target))
         for name, group in groupby(both, key=itemgetter(0)):
             sides = {side: document for _, side, document in group}
             yield name, sides.get(0), sides.get(1)
 
     def _sessions(self) -> Iterator[Kinds]:
-        for session, here, there in self._pairs(k.HEAD):
-            if not (here and there and self._same(here, there)):
+        for session, source, target in self._pairs(k.HEAD):
+            if not (source and target and self._same(source, target)):
                 self.differing[f"session {session!r}"] += 1
-                if self.copies and there:
-                    self._delete(there)
-                if self.copies and here:
-                    self._copy(here)
-            if here:
-                self.sums[f"session {session!r}"] += hash(here)
+                if self.copies and target:
+                    self._delete(target)
+                if self.copies and source:
+                    self._copy(source)
+            if source:
+                self.sums[f"session {session!r}"] += hash(source)
                 self.counts["sessions"] += 1
                 yield "sessions"
 
-    def _same(self, here: k.Document, there: k.Document) -> bool:
-        sides = _contents(self.source, here), _contents(self.target, there)
-        for ours, theirs in zip_longest(*sides):
-            if ours != theirs:
+    def _same(self, source: k.Document, target: k.Document) -> bool:
+        sides = _contents(self.source, source), _contents(self.target, target)
+        for item, other in zip_longest(*sides):
+            if item != other:
                 return False
-            self.counts["messages"] += isinstance(ours, k.Line)
+            self.counts["messages"] += isinstance(item, k.Line)
         return True
 
     def _delete(self, head: k.Document) -> None:

@@ -150,8 +150,8 @@ class ExtractiveMemory(FactBlock):
         span = Span(entries[0].session_id, entries[0].seq, entries[-1].seq)
         facts: list[Fact] = []
         if form.compares:
-            known = self._all(self._keeper.read(scope.owner, without=span).claims)
-            facts = bearing(_current(known, datetime.now(UTC)), shown)
+            stored = self._all(self._keeper.read(scope.owner, without=span).claims)
+            facts = bearing(_current(stored, datetime.now(UTC)), shown)
         findings = ask(llm, form, shown, self.resources.counter.text, facts)
         if self.redact is not None:
             findings = [
@@ -265,8 +265,8 @@ class ExtractiveMemory(FactBlock):
 
     def stale(self, scope: Scope) -> list[Stale]:
         stale = self._remembered(scope.owner).stale(datetime.now(UTC), self.staleness, self.ttl)
-        there = {claim.fact for claim in self._journal(scope).claims} if stale else ()
-        return [item for item in stale if item.fact.id in there]
+        stored = {claim.fact for claim in self._journal(scope).claims} if stale else ()
+        return [item for item in stale if item.fact.id in stored]
 
     def forget(self, scope: Scope, what: str | Span, why: str) -> list[Fact]:
         journal = self._keeper.read(scope.owner)
@@ -288,8 +288,8 @@ class ExtractiveMemory(FactBlock):
     def _journal(self, scope: Scope) -> Journal:
         """Return an owner's journal, without claims from sessions that are being deleted."""
         journal = self._keeper.read(scope.owner)
-        there = self.resources.store.existing({claim.session_id for claim in journal.claims})
-        claims = [claim for claim in journal.claims if claim.session_id in there]
+        sessions = self.resources.store.existing({claim.session_id for claim in journal.claims})
+        claims = [claim for claim in journal.claims if claim.session_id in sessions]
         return replace(journal, claims=claims)
 
     def _all(self, claims: Sequence[Claim], known_at: datetime | None = None) -> list[Fact]:
@@ -309,8 +309,8 @@ class ExtractiveMemory(FactBlock):
         vectors = vectors_of(facts, journal.claims, embedder)
         remembered = Remembered(facts, vectors)
         # vectors are missing while the embedder is down; such facts are not cached
-        is_whole = not facts or vectors.shape[1] or embedder.has_vectors() is False
-        if version is not None and is_whole:
+        is_complete = not facts or vectors.shape[1] or embedder.has_vectors() is False
+        if version is not None and is_complete:
             self._remembering.put(owner, (version, remembered))
         return remembered
 

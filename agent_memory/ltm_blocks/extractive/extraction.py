@@ -39,7 +39,7 @@ _LEAST_TOKENS = 200
 _MOST_TOKENS = 9_000
 """Maximum tokens of the messages in one call. Models overlook facts in long inputs."""
 _MOST_NAME = 80  # maximum characters of the user's name
-_MOST_KNOWN = 15  # maximum number of known facts in a prompt
+_MOST_FACTS = 15  # maximum number of known facts in a prompt
 _DAY_TOKENS = 12  # maximum tokens of a line with the day
 _SHARE = 0.6  # share of the context window for the prompt; the answer needs the other tokens
 
@@ -94,7 +94,7 @@ def parts(shown: Sequence[SourceMessage], count: Count, limit: int) -> Iterator[
 def bearing(facts: Sequence[Fact], shown: Sequence[SourceMessage]) -> list[Fact]:
     """Return the known facts to show to the model: those that messages may repeat or change."""
     texts = [message.text for message in shown if message.number is not None]
-    return [facts[at] for at in most_alike([fact.text for fact in facts], texts, _MOST_KNOWN)]
+    return [facts[at] for at in most_alike([fact.text for fact in facts], texts, _MOST_FACTS)]
 
 
 def _head(shown: Sequence[SourceMessage], facts: Sequence[Fact]) -> str:
@@ -105,8 +105,8 @@ def _head(shown: Sequence[SourceMessage], facts: Sequence[Fact]) -> str:
     if len(who) == 1 and (name := who.pop()) != "user":
         lines.append(escape(f"The user is {name[:_MOST_NAME]}."))
     if facts:
-        known_lines = (f"{number}. {listed(fact)}" for number, fact in enumerate(facts, 1))
-        lines += ["<known>", *map(escape, known_lines), "</known>"]
+        fact_lines = (f"{number}. {listed(fact)}" for number, fact in enumerate(facts, 1))
+        lines += ["<known>", *map(escape, fact_lines), "</known>"]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -137,9 +137,9 @@ class Absorbing:
         `journal` has no claims from `messages`.
         """
         findings = [replace(finding, text=unmarked(finding.text)) for finding in findings]
-        known = [claim for claim in journal.claims if claim.fact in self.shown]
+        shown_claims = [claim for claim in journal.claims if claim.fact in self.shown]
         drafted, refused = drafts(
-            findings, messages, journal.forgotten, self.rules, self._id, known
+            findings, messages, journal.forgotten, self.rules, self._id, shown_claims
         )
         settled, echoes = self._settled(drafted, journal)
         news = self._news(settled, journal)

@@ -132,7 +132,7 @@ def _plain(schema: Any) -> Any:
     return {name: _plain(part) for name, part in schema.items() if name not in _UNKNOWN}
 
 
-def _asked_for(schema: dict[str, Any]) -> None:
+def _require_all(schema: dict[str, Any]) -> None:
     """Require every field in a schema, and drop the keywords that providers refuse."""
     fields = schema.get("properties", {})
     fields.update({name: _plain(part) for name, part in fields.items()})
@@ -142,7 +142,7 @@ def _asked_for(schema: dict[str, Any]) -> None:
 class AnswerPart(BaseModel):
     """A part of an answer. The schema requires all fields, but answers may lack optional ones."""
 
-    model_config = ConfigDict(json_schema_extra=_asked_for)
+    model_config = ConfigDict(json_schema_extra=_require_all)
 
 
 def clamped(value: float) -> float:

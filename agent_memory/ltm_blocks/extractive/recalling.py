@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.core.records import Recall, Source
 from agent_memory.core.text import terms
 from agent_memory.ltm_blocks.extractive.history.fact import (
@@ -19,7 +19,7 @@ from agent_memory.ltm_blocks.extractive.history.fact import (
     ImportanceScorer,
     Stale,
     StalenessDetector,
-    last_said,
+    last_stated,
     rendered,
 )
 from agent_memory.retrieval.index import TextIndex
@@ -37,7 +37,7 @@ class Remembered:
         self.facts = facts
         texts = [f"{fact.subject} {fact.category} {fact.text}" for fact in facts]
         self._index = TextIndex(texts, [*map(encoding_of, vectors)])
-        self._said_at = [last_said(fact).timestamp() for fact in facts]
+        self._stated_at = [last_stated(fact).timestamp() for fact in facts]
         self._duplicates: tuple[list[Fact], list[Stale]] = ([], [])
 
     def current(self, now: datetime) -> list[int]:
@@ -72,7 +72,7 @@ class Remembered:
             cached = self._duplicates = fresh, detector.duplicates(fresh)
         return aged + cached[1]
 
-    @made_once
+    @lazy_property
     def distinct(self) -> list[float]:
         """Return for each fact how rare its words are among all facts, 0 to 1."""
         term_sets = [set(terms(fact.text)) for fact in self.facts]
@@ -106,7 +106,7 @@ class Remembered:
 
         def factors(place: int) -> dict[str, float]:
             fact = self.facts[place]
-            age = (now.timestamp() - self._said_at[place]) / _SECONDS_A_DAY
+            age = (now.timestamp() - self._stated_at[place]) / _SECONDS_A_DAY
             distinct = self.distinct[place] if scorer.distinct else 0.0
             count = recalled.get(fact.id, 0)
             return scorer.factors(

@@ -99,9 +99,9 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
 
 
 _EACH = 3  # maximum number of older facts that are compared with a new fact
-_SEEN_ALIKE = 0.85
+_SHOWN_ALIKE = 0.85
 """Minimum similarity at which a model compares a new fact with a fact that its prompt contained."""
-_TOLD_ALIKE = 0.6
+_BATCH_ALIKE = 0.6
 """Minimum similarity at which a model compares two new facts of one batch."""
 
 
@@ -265,11 +265,11 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
     # are not compared: other facts include them
     least = [
         inf if fact.why == "refined"
-        else _SEEN_ALIKE if at in shown
+        else _SHOWN_ALIKE if at in shown
         else ALIKE
         for at, fact in enumerate(existing.facts)
     ]  # fmt: skip
-    least += [_TOLD_ALIKE for _ in new]
+    least += [_BATCH_ALIKE for _ in new]
     cosine = vectors @ np.concatenate([existing.vectors, vectors]).T
     nearest = []
     for at, claim in enumerate(new):
@@ -372,13 +372,13 @@ def settle_fields(
     for draft in drafts:
         claim, begin = draft.claim, draft.claim.begins
         weight = weights.get(claim.role, 0)
-        known = sorted(fields[claim.field], key=lambda item: (item.weight, item.begin))
-        same = [item for item in known if item.value == claim.value]
+        values = sorted(fields[claim.field], key=lambda item: (item.weight, item.begin))
+        same = [item for item in values if item.value == claim.value]
         if draft.relation == "deny":
             settled += [_denial(claim, [item.fact for item in same])] if same else []
             continue
         if claim.alone:  # the field has one value at a time, so only its last value is repeated
-            same = [item for item in same if item is known[-1]]
+            same = [item for item in same if item is values[-1]]
         near = [item for item in same if begin is None or item.begin <= begin]
         if near and begin is None:  # only the end is known
             claim = replace(claim, links=(Link("end", near[-1].fact),))
@@ -388,7 +388,7 @@ def settle_fields(
                 continue
             claim = replace(claim, fact=near[-1].fact)
         elif draft.corrects:
-            wrong = known if claim.alone else _denied(claim, known)
+            wrong = values if claim.alone else _denied(claim, values)
             claim = replace(claim, links=tuple(Link("contradict", item.fact) for item in wrong))
         if claim.fact == claim.id:
             fields[claim.field].append(_Value(weight, begin or BEGINNING, claim.value, claim.id))

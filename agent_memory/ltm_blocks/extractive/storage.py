@@ -173,5 +173,5 @@ def _is_valid(claim: Claim, resources: Resources) -> bool:
             return False
     except (ModelError, ConfigError):
         return False
-    is_whole = len(claim.vector) % 2 == 0
-    return is_whole and bool(np.isfinite(np.frombuffer(claim.vector, np.float16)).all())
+    is_even = len(claim.vector) % 2 == 0
+    return is_even and bool(np.isfinite(np.frombuffer(claim.vector, np.float16)).all())

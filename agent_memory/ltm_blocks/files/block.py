@@ -27,8 +27,8 @@ from agent_memory.ltm_blocks.files.commands import (
     check_text,
     checked_path,
     checked_root,
+    exists,
     inserted,
-    is_there,
     listed,
     replaced,
     viewed,
@@ -128,7 +128,7 @@ class Files(Collection[FileMemory]):
 
     def exists(self, path: str) -> bool:
         """Return whether a path is a file or a directory."""
-        return is_there(self._all(), self._path(path))
+        return exists(self._all(), self._path(path))
 
     def read(self, path: str) -> str:
         """Return the text of a file.
@@ -157,7 +157,7 @@ class Files(Collection[FileMemory]):
         """
         path = self._path(path)
         files = self._all()
-        if path not in files and is_there(files, path):
+        if path not in files and exists(files, path):
             sizes = {self._shown(name): len(record.text.encode()) for name, record in files.items()}
             return listed(self._shown(path), sizes)
         return viewed(self._shown(path), self._file(files, path).text, view_range)
@@ -253,7 +253,7 @@ class Files(Collection[FileMemory]):
         self._keep_root(old_path, "rename")
         with self._keyed.changing():
             files = self._all()
-            if is_there(files, new_path):
+            if exists(files, new_path):
                 raise ToolRefused(f"The destination {self._shown(new_path)} already exists")
             moved = self._below(files, old_path)
             if new_path.startswith(f"{old_path}/"):
@@ -304,7 +304,7 @@ class Files(Collection[FileMemory]):
         if path in files:
             return files[path]
         problem = "does not exist. Please provide a valid path."
-        if is_there(files, path):
+        if exists(files, path):
             problem = "is not a file."
         raise ToolRefused(f"The path {self._shown(path)} {problem}")
 
@@ -320,7 +320,7 @@ class Files(Collection[FileMemory]):
             raise ToolRefused(f"The path {shown} is a file and cannot contain other files.")
 
     def _check_new(self, files: Mapping[str, Record], path: str) -> None:
-        if is_there(files, path):
+        if exists(files, path):
             raise ToolRefused(f"File {self._shown(path)} already exists")
         self._check_directories(files, path)
         self._check_count(len(files), self._limits.max_files)

@@ -13,7 +13,7 @@ from unicodedata import category, normalize
 
 from pydantic import AliasChoices, Field
 
-from agent_memory.core.limits import is_whole, quoted
+from agent_memory.core.limits import is_encodable, quoted
 from agent_memory.core.tools import Arguments
 from agent_memory.errors import ToolRefused
 
@@ -95,7 +95,7 @@ def check_text(text: str) -> None:
     """Refuse a text that UTF-8 cannot represent."""
     if not isinstance(text, str):
         raise ToolRefused(f"The text is {quoted(text)}. Give a text.")
-    if not is_whole(text):
+    if not is_encodable(text):
         raise ToolRefused("The text contains a lone surrogate, which files cannot hold. Remove it.")
 
 
@@ -272,7 +272,7 @@ def above(path: str) -> Iterator[str]:
         yield path
 
 
-def is_there(paths: Iterable[str], path: str) -> bool:
+def exists(paths: Iterable[str], path: str) -> bool:
     """Return whether a path is a file or a directory. The root always exists."""
     return path == ROOT or bool(below(paths, path))
 

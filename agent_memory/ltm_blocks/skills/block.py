@@ -21,7 +21,7 @@ from agent_memory.core.text import last_break
 from agent_memory.core.tools import tool
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
-from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, checked, found_by, rendered
+from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, checked, rendered, search_text
 from agent_memory.ltm_blocks.skills.library import Found, Library
 from agent_memory.models.embedders.best_effort import BestEffort, TextIndexes
 
@@ -101,7 +101,7 @@ class SkillMemory(ManualBlock):
             self._indexes.drop(owner or "")
         if not skills or not question:
             return []
-        texts = [found_by(skill) for skill in skills]
+        texts = [search_text(skill) for skill in skills]
         scores = self._indexes.relevance(owner or "", texts, question).tolist()
         least = self.resources.min_relevance
         matches = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from agent_memory.core.limits import is_whole, quoted, text_of
+from agent_memory.core.limits import is_encodable, quoted, text_of
 from agent_memory.errors import InvalidInput
 
 _MAX_DEPTH = 20
@@ -70,7 +70,7 @@ def rendered(skill: Skill) -> str:
     return "\n".join(lines) + (f"\n\n{skill.body}" if skill.body else "")
 
 
-def found_by(skill: Skill) -> str:
+def search_text(skill: Skill) -> str:
     """Return the text that searches match."""
     return " ".join([f"{skill.name.replace('-', ' ')}:", skill.description, *skill.tags])
 
@@ -120,7 +120,7 @@ def _check_plain(text: str) -> None:
             problem = "Tags (!) are not supported. Remove the tag, or put the text in quotes."
         elif depth > _MAX_DEPTH:
             problem = f"This value is nested more than {_MAX_DEPTH} deep. Flatten it."
-        elif isinstance(event, yaml.ScalarEvent) and not is_whole(event.value):
+        elif isinstance(event, yaml.ScalarEvent) and not is_encodable(event.value):
             problem = "This text contains half of a surrogate pair. Write the whole character."
         else:
             continue

@@ -197,7 +197,7 @@ class SpatialHandle(Collection[Any]):
         """
         new = self._observation(text, position, at, confidence, metadata)
         new = replace(new, id=id_of_key(key))
-        (stored,) = self._add([new], once=key is not None)
+        (stored,) = self._add([new], reuse=key is not None)
         # a retry may come from another session, and without `at`
         same = replace(new, at=new.at if at else stored.at, session_id=stored.session_id)
         if stored != same:
@@ -319,16 +319,16 @@ class SpatialHandle(Collection[Any]):
 
     def bearing(self, message: Message | None, limit: int) -> list[SpatialMatch]:
         """Return the observations that `SpatialMemory.get` recalls for a message."""
-        found = self._index().search(_moment(None), self._place_of(message))
+        matches = self._index().search(_moment(None), self._place_of(message))
         question = message.text().strip() if message is not None else ""
-        near, apart = list[int](), found.distances
-        if apart is not None:
-            near = found.first(max(limit, _COMPARED), apart)
+        near, distances = list[int](), matches.distances
+        if distances is not None:
+            near = matches.first(max(limit, _COMPARED), distances)
         if not question:
-            rows = near if apart is not None else found.first(limit, found.ages)
-            return self._ranked(found.rows(rows), limit)
-        compared = dict.fromkeys([*near, *found.first(_NEWEST, found.ages)])
-        results = found.rows(list(compared))
+            rows = near if distances is not None else matches.first(limit, matches.ages)
+            return self._ranked(matches.rows(rows), limit)
+        compared = dict.fromkeys([*near, *matches.first(_NEWEST, matches.ages)])
+        results = matches.rows(list(compared))
         relevance = self._limits.relevance(question, results.texts())
         meant = relevance >= self._limits.resources.min_relevance
         meant[: len(near)] = True  # near observations are always relevant
@@ -343,10 +343,10 @@ class SpatialHandle(Collection[Any]):
         """Return an observation, unless the deletion of its session has begun."""
         return None if item is None or self._keyed.gone([item.session_id]) else item
 
-    def _add(self, new: Sequence[Observation], *, once: bool = False) -> list[Observation]:
+    def _add(self, new: Sequence[Observation], *, reuse: bool = False) -> list[Observation]:
         """Store observations of the current session atomically, and return them.
 
-        With `once`, if an observation already has this id, return it and store nothing.
+        With `reuse`, if an observation already has this id, return it and store nothing.
         """
         keyed, name, most = self._keyed, self._limits.name, self._limits.max_observations
         store, owner, session_id = keyed.store, keyed.owner, keyed.scope.session_id or ""
@@ -366,7 +366,7 @@ class SpatialHandle(Collection[Any]):
         with keyed.changing():
             before = version_of(store, name, owner)
             index = indexes.at(store, name, owner, before)
-            if once and (existing := self._standing(index.get(new[0].id))) is not None:
+            if reuse and (existing := self._standing(index.get(new[0].id))) is not None:
                 return [existing]
             self._check_count(len(index), most, len(new))
             register(store, name)
@@ -378,9 +378,9 @@ class SpatialHandle(Collection[Any]):
     ) -> Found:
         where = self._position(position)
         reach = inf if radius is None else number_of("radius", radius, 0, inf)
-        found = self._index().search(_moment(at), where, reach)
-        assert found.distances is not None
-        return found.cut(count, found.distances)
+        matches = self._index().search(_moment(at), where, reach)
+        assert matches.distances is not None
+        return matches.cut(count, matches.distances)
 
     def _ranked(self, results: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
         question = "" if query is None else text_of("query", query).strip()

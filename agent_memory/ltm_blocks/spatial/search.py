@@ -57,16 +57,16 @@ class Found(NamedTuple):
     def ranked(self, count: int, relevance: np.ndarray | None = None) -> list[SpatialMatch]:
         """Return the best results. Ties go to the nearest, then to the newest."""
         scores = scored(self, relevance)
-        apart = np.zeros(len(scores)) if self.distances is None else self.distances
+        distance = np.zeros(len(scores)) if self.distances is None else self.distances
         return [
             SpatialMatch(
                 observation=observation_of(self.record(row)),
-                distance=None if self.distances is None else float(apart[row]),
+                distance=None if self.distances is None else float(distance[row]),
                 confidence=float(self.confidences[row]),
                 relevance=None if relevance is None else float(relevance[row]),
                 score=float(scores[row]),
             )
-            for row in self.first(count, -scores, apart)
+            for row in self.first(count, -scores, distance)
         ]
 
 
@@ -83,8 +83,8 @@ class PlaceIndex:
         return len(self._records)
 
     def get(self, observation_id: str) -> Observation | None:
-        found = (item for item in self._records if item.id == observation_id)
-        return next(map(observation_of, found), None)
+        matches = (item for item in self._records if item.id == observation_id)
+        return next(map(observation_of, matches), None)
 
     def all(self) -> list[Observation]:
         records = sorted(self._records, key=lambda record: (record.created_at, record.id))
@@ -110,18 +110,18 @@ class PlaceIndex:
 
         Distances are measured from `position`. `radius`, and the corners of `box`, are inclusive.
         """
-        positions, ages, apart = self._table[:, :-2], moment.seconds - self._table[:, -2], None
+        positions, ages, distance = self._table[:, :-2], moment.seconds - self._table[:, -2], None
         confidences = left(self._table[:, -1], ages, self._fading.half_life)
         wanted = confidences >= self._fading.least
         if moment.past:
             wanted &= ages >= 0
         if position is not None:
-            apart = distances(positions, position)
-            wanted &= apart <= radius
+            distance = distances(positions, position)
+            wanted &= distance <= radius
         if box is not None:
             wanted &= ((positions >= box[0]) & (positions <= box[1])).all(axis=1)
         rows = np.flatnonzero(wanted)
-        far = None if apart is None else apart[rows]
+        far = None if distance is None else distance[rows]
         return Found(self._records, rows, far, confidences[rows], ages[rows])
 
 
@@ -143,12 +143,12 @@ def left(confidences: np.ndarray, ages: np.ndarray, half_life: float | None) -> 
     return np.asarray(confidences * 0.5 ** (np.maximum(ages, 0) / half_life))
 
 
-def proximity(apart: np.ndarray) -> np.ndarray:
+def proximity(distance: np.ndarray) -> np.ndarray:
     """Return the proximity of distances: 1 at 0, 1/2 at the median, 1/3 at twice the median."""
-    near = np.ones(len(apart))
-    if len(apart):
-        middle = np.sort(apart)[(len(apart) - 1) // 2]
-        np.divide(middle, middle + apart, out=near, where=apart > 0)
+    near = np.ones(len(distance))
+    if len(distance):
+        middle = np.sort(distance)[(len(distance) - 1) // 2]
+        np.divide(middle, middle + distance, out=near, where=distance > 0)
     return near
 
 

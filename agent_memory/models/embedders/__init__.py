@@ -79,7 +79,7 @@ _DOCUMENTS = ("embed_documents", "get_text_embedding_batch")
 _QUERIES = ("embed_query", "get_query_embedding")
 
 
-class GivenEmbedder:
+class CustomEmbedder:
     """An embedder that calls your functions. `CachedEmbedder` scales the vectors to length 1.
 
     Without `query`, questions are embedded like texts.
@@ -99,7 +99,7 @@ class GivenEmbedder:
             self.embed_query = query
 
     def __repr__(self) -> str:
-        return f"GivenEmbedder({self.name!r})"
+        return f"CustomEmbedder({self.name!r})"
 
     @property
     def dimension(self) -> int:
@@ -147,12 +147,12 @@ def embedder_of(value: Any) -> Any:
             return value  # a complete `Embedder`, perhaps with `encode`
         own = getattr(value, "name", None)
         name = own if isinstance(own, str) else _name_of(value)
-        return GivenEmbedder(name, value.embed, getattr(value, "dimension", None))
+        return CustomEmbedder(name, value.embed, getattr(value, "dimension", None))
     documents = next((name for name in _DOCUMENTS if hasattr(value, name)), None)
     if documents is None:
-        return GivenEmbedder(_name_of(value), value)
+        return CustomEmbedder(_name_of(value), value)
     query = next((name for name in _QUERIES if hasattr(value, name)), None)
-    return GivenEmbedder(
+    return CustomEmbedder(
         _name_of(value), getattr(value, documents), None, getattr(value, query) if query else None
     )
 

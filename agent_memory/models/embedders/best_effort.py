@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.lazy import made_once
+from agent_memory.core.lazy import lazy_property
 from agent_memory.core.notices import error_text, notice
 from agent_memory.errors import DimensionMismatch, ModelError, SpendingLimitReached
 from agent_memory.models.embedders.base import Encoder, NoEmbedder
@@ -125,11 +125,11 @@ class SoonEncoded:
     def __init__(self, embedder: BestEffort) -> None:
         self._best = embedder
         self._until = time.monotonic() + _SOON_SECONDS
-        self._whole = True
+        self._complete = True
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether all calls so far encoded all their texts."""
-        return self._whole
+        return self._complete
 
     def cached(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the cached encodings of texts, with zeros for texts that are not cached."""
@@ -138,14 +138,14 @@ class SoonEncoded:
     def __call__(self, texts: Sequence[str]) -> list[Encoding]:
         return self._encoded(texts, self._until)
 
-    @made_once
+    @lazy_property
     def _embedder(self) -> Encoder | None:
         return self._best.opened()
 
     def _encoded(self, texts: Sequence[str], until: float) -> list[Encoding]:
         embedder = self._embedder if texts else None
         if embedder is None:
-            self._whole = self._whole and not texts
+            self._complete = self._complete and not texts
             return NoEmbedder().encode(texts)
         missing = [at for at, text in enumerate(texts) if not embedder.cached([text])]
         known = sorted({*range(len(texts))}.difference(missing))
@@ -166,7 +166,7 @@ class SoonEncoded:
                 encodings |= dict(zip(batch, encoded, strict=True))
         if not missing:
             return [encodings[at] for at in range(len(texts))]
-        self._whole = False
+        self._complete = False
         import numpy as np
 
         from agent_memory.retrieval.vectors import encoding_of

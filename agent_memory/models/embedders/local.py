@@ -212,7 +212,7 @@ class _Models:
         begin_anew_in_child(self, _Models._begin)  # a model's threads do not survive a fork
 
     def _begin(self) -> None:
-        self._made = cache(_Model)
+        self._model_of = cache(_Model)
         self._count, self._ends = 0, False
 
     @contextmanager
@@ -241,7 +241,7 @@ class _Models:
 
     def get(self, threads: int) -> _Model:
         with self._lock:
-            return self._made(threads)
+            return self._model_of(threads)
 
 
 _models = _Models()

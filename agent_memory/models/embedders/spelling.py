@@ -32,13 +32,13 @@ def corrections(text: str) -> dict[str, str]:
     if "english" not in languages_of(text) or find_spec("spellchecker") is None:
         return {}
     unknown = set(_WORD.findall(text)) - _common()
-    found = {word: _nearest(word) for word in unknown} if len(unknown) <= _MOST else {}
-    return {word: near for word, near in found.items() if near != word}
+    nearest = {word: _nearest(word) for word in unknown} if len(unknown) <= _MOST else {}
+    return {word: near for word, near in nearest.items() if near != word}
 
 
-def corrected(text: str, words: dict[str, str], known: Collection[str]) -> str:
-    """Replace the misspelled `words` of a text by their corrections, except the `known` ones."""
-    chosen = {word: near for word, near in words.items() if word not in known}
+def corrected(text: str, words: dict[str, str], exempt: Collection[str]) -> str:
+    """Replace the misspelled `words` of a text by their corrections, except those in `exempt`."""
+    chosen = {word: near for word, near in words.items() if word not in exempt}
     return _WORD.sub(lambda match: chosen.get(match[0], match[0]), text)
 
 

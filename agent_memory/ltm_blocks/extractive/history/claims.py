@@ -110,8 +110,8 @@ class Claim:
         return self.valid_to
 
 
-def since(begin: datetime | None, end: datetime | None, said_at: datetime) -> datetime | None:
-    stated_on = day_of(said_at)
+def since(begin: datetime | None, end: datetime | None, stated_at: datetime) -> datetime | None:
+    stated_on = day_of(stated_at)
     return stated_on if begin is None and (end is None or stated_on < end) else begin
 
 

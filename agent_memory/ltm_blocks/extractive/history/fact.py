@@ -219,9 +219,9 @@ class ImportanceScorer(SettingsModel):
             **({"recalled": min(1.0, math.log2(1 + recalled) / 4)} if self.recalled else {}),
             **({"distinct": distinct} if self.distinct else {}),
         }
-        whole = sum(getattr(self, name) for name in values)
+        total = sum(getattr(self, name) for name in values)
         return {
-            name: getattr(self, name) * value / whole if whole else 0.0
+            name: getattr(self, name) * value / total if total else 0.0
             for name, value in values.items()
         }
 
@@ -229,7 +229,7 @@ class ImportanceScorer(SettingsModel):
 ALIKE = 0.35
 """Minimum similarity, of words or of vectors, at which a model is asked to compare two facts."""
 
-_MOST_KNOWN = 10_000
+_MOST_CACHED = 10_000
 _MARKS = ".,;:!?\"'`()[]{}<>"
 _MORE_MARKS = "\u2026\u00a1\u00ab\u00bb\u00bf\u201c\u201d\u201e\u2018\u2013\u2014\u3001\u3002"
 _SMALL_WORDS = "a also am an are is just really the user very"
@@ -243,14 +243,14 @@ _SMALL, _CLAUSES, _PLACING = (
 )
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MOST_CACHED)
 def key_of(text: str) -> str:
     """Return a text in lower case, with single blanks and without punctuation around words."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'")
     return " ".join(bare for word in folded.split() if (bare := word.strip(_MARKS + _MORE_MARKS)))
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MOST_CACHED)
 def gist(text: str) -> tuple[tuple[str, ...], ...]:
     """Return all significant words, by clause. Texts with different gists differ in meaning.
 
@@ -301,7 +301,7 @@ def most_alike(texts: Sequence[str], messages: Sequence[str], limit: int) -> lis
     return sorted(best[:limit])
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MOST_CACHED)
 def _bag(text: str) -> frozenset[str]:
     return frozenset(words(text))
 
@@ -347,7 +347,7 @@ class StalenessDetector(SettingsModel):
         limits = {category.strip().casefold(): age for category, age in (ttl or {}).items()}
         stale: list[Stale] = []
         for fact in facts if limits or self.max_age is not None else ():
-            age, limit = now - last_said(fact), limits.get(fact.category.casefold())
+            age, limit = now - last_stated(fact), limits.get(fact.category.casefold())
             if limit is not None and age > limit:
                 stale.append(Stale(fact, "expired"))
             elif self.max_age is not None and age > self.max_age:
@@ -356,7 +356,7 @@ class StalenessDetector(SettingsModel):
 
     def duplicates(self, facts: Sequence[Fact]) -> list[Stale]:
         """Return the facts that are near-duplicates of other facts."""
-        order = sorted(facts, key=last_said, reverse=True)
+        order = sorted(facts, key=last_stated, reverse=True)
         order.sort(key=lambda fact: (fact.role != "user", -len(fact.evidence)))
         by_gist: dict[tuple[str, tuple[tuple[str, ...], ...]], list[Fact]] = {}
         stale = []
@@ -379,7 +379,7 @@ def _meet(fact: Fact, other: Fact) -> bool:
     )
 
 
-def last_said(fact: Fact) -> datetime:
+def last_stated(fact: Fact) -> datetime:
     """Return the time of a fact's last statement, or the fact's end if that is later."""
     latest = max(item.recorded_at for item in fact.evidence)
     return latest if fact.valid_to is None else max(latest, fact.valid_to)

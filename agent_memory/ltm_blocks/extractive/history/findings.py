@@ -110,7 +110,7 @@ def grounded(
     text: str,
     shown: Sequence[SourceMessage],
     weights: Mapping[str, int] | None = None,
-    known: Sequence[Claim] = (),
+    claims: Sequence[Claim] = (),
 ) -> Grounded | str:
     """Return the source of a finding, or the reason why it is refused.
 
@@ -121,7 +121,7 @@ def grounded(
     Returns:
         The source, or one of three reasons. "message": there is no message of this number. "quote":
         the message does not contain the quote. "invented": a code occurs in no message and in no
-        claim of the facts in the prompt, which are `known`.
+        claim of a fact in the prompt, which are `claims`.
     """
     source = next((message for message in shown if message.number == number), None)
     if source is None:
@@ -129,7 +129,7 @@ def grounded(
     place = find(quote, source.text)
     if place is None:
         return "quote"
-    role = _origin(source, text, shown, weights or {}, known)
+    role = _origin(source, text, shown, weights or {}, claims)
     if role is None:
         return "invented"
     return Grounded(source, source.text[slice(*place)], place, role)
@@ -158,7 +158,7 @@ def _origin(
     text: str,
     shown: Sequence[SourceMessage],
     weights: Mapping[str, int],
-    known: Sequence[Claim],
+    claims: Sequence[Claim],
 ) -> str | None:
     """Return the role that stated a finding; None if it contains a code that nobody said."""
 
@@ -166,7 +166,7 @@ def _origin(
         return -weights.get(item.role, 0)
 
     ranked = sorted(shown, key=weight)
-    stated: list[SourceMessage | Claim] = [*ranked, *sorted(known, key=weight)]
+    stated: list[SourceMessage | Claim] = [*ranked, *sorted(claims, key=weight)]
     roles = [source.role]
     for code in _codes(text):
         bare = _bare(code)
@@ -227,20 +227,20 @@ def drafts(
     forgotten: Collection[Tombstone],
     rules: Rules,
     id_of: Callable[[SourceMessage, Candidate], str],
-    known: Sequence[Claim] = (),
+    claims: Sequence[Claim] = (),
 ) -> tuple[list[Draft], Counter[str]]:
     """Return the accepted findings in message order, and the numbers of refusals by reason.
 
-    `known` has the claims of the facts in the prompt.
+    `claims` are the claims of the facts in the prompt.
     """
     refused: Counter[str] = Counter()
     by_id: dict[str, Draft] = {}
     for place, finding in enumerate(findings):
-        grounding = _judged(finding, shown, rules, known)
+        grounding = _judged(finding, shown, rules, claims)
         if isinstance(grounding, str):
             refused[grounding] += 1
             continue
-        period = times(finding, grounding.source, shown, known)
+        period = times(finding, grounding.source, shown, claims)
         draft = _draft(finding, grounding, period, id_of(grounding.source, finding), rules, place)
         if any(covers(tombstone, draft.claim) for tombstone in forgotten):
             refused["forgotten"] += 1
@@ -250,7 +250,7 @@ def drafts(
 
 
 def _judged(
-    finding: Candidate, shown: Sequence[SourceMessage], rules: Rules, known: Sequence[Claim]
+    finding: Candidate, shown: Sequence[SourceMessage], rules: Rules, claims: Sequence[Claim]
 ) -> Grounded | str:
     if not finding.fits:
         return "value"
@@ -259,7 +259,7 @@ def _judged(
         return "category"
     if finding.confidence < rules.least:
         return "confidence"
-    grounding = grounded(finding.number, finding.quote, finding.text, shown, rules.weights, known)
+    grounding = grounded(finding.number, finding.quote, finding.text, shown, rules.weights, claims)
     if isinstance(grounding, Grounded) and finding.field is None and is_chatter(finding, shown):
         return "chatter"
     return grounding
@@ -300,7 +300,7 @@ def times(
     finding: Candidate,
     source: SourceMessage,
     shown: Sequence[SourceMessage],
-    known: Sequence[Claim] = (),
+    claims: Sequence[Claim] = (),
 ) -> Times:
     """Return a finding's start, exclusive end, words for the time, and precision of the start.
 
@@ -325,7 +325,7 @@ def times(
             goes_on = spoken.is_beginning or finding.kind in ("state", "")
             first, last = spoken.period, last if goes_on else spoken.period
         elif not (_is_exact(words) if holder is not None else _may_be_dated(source, first)):
-            starts = {claim.valid_from for claim in known if claim.fact in finding.related}
+            starts = {claim.valid_from for claim in claims if claim.fact in finding.related}
             if first is None or first[0] not in starts:
                 first = last = None
         words = words if holder is not None and first is last is None else ""

@@ -141,9 +141,9 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
                 other.contradictors.append(group)
         if group.first.alone and group.first.field is not None:
             fields[group.first.field].append(group)
-    for one_id, other_id in pairs:
-        groups[one_id].rivals.append(groups[other_id])
-        groups[other_id].rivals.append(groups[one_id])
+    for first_id, other_id in pairs:
+        groups[first_id].rivals.append(groups[other_id])
+        groups[other_id].rivals.append(groups[first_id])
     for members in fields.values():
         for group in members:
             group.rivals += [other for other in members if other is not group]

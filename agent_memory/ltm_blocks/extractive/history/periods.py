@@ -140,10 +140,10 @@ class Meant(NamedTuple):
     is_beginning: bool = False
 
 
-def meant(phrase: str, said_at: datetime) -> Meant | None:
+def meant(phrase: str, stated_at: datetime) -> Meant | None:
     """Return the time that a phrase means; None if it is vague, ambiguous or not a time."""
     text = " ".join(phrase.casefold().replace("\u2019", "'").split()).strip(" .,;:!?\"'()")
-    today = day_of(said_at)
+    today = day_of(stated_at)
     try:
         if text.startswith("since "):
             period = _period(text.removeprefix("since "), today)
@@ -166,13 +166,13 @@ def _period(text: str, today: datetime) -> Period | None:
         text = bare
     for form in (text, _PART.sub("", text)):
         if form in _SINGLE:
-            return _whole(today, _SINGLE[form], "day")
+            return _unit_at(today, _SINGLE[form], "day")
         if ago := _AGO.fullmatch(form):
             return _off(ago, today, -1)
         if " from " in form and (ahead := _AHEAD.fullmatch(form)):
             return _off(ahead, today, 1)
         if side := _SIDE.fullmatch(form):
-            return _beside(_SIDES[side["side"]], side["what"], today)
+            return _relative(_SIDES[side["side"]], side["what"], today)
     return _named(text)
 
 
@@ -184,18 +184,18 @@ def _off(match: re.Match[str], today: datetime, sign: int) -> Period | None:
         many = 1 if number in ("a", "an") else _NUMBERS.index(number) + 1
     if not 0 < many <= _FAR[unit]:
         return None
-    return _whole(today, sign * many, unit)
+    return _unit_at(today, sign * many, unit)
 
 
-def _beside(off: int, what: str, today: datetime) -> Period | None:
+def _relative(off: int, what: str, today: datetime) -> Period | None:
     if what in WEEKDAYS:
         return _weekday(off, WEEKDAYS.index(what), today)
     if what in MONTHS:
         return _month_named(off, MONTHS.index(what) + 1, today)
-    return _whole(today, off, what)
+    return _unit_at(today, off, what)
 
 
-def _whole(today: datetime, off: int, unit: str) -> Period:
+def _unit_at(today: datetime, off: int, unit: str) -> Period:
     """Return the day, week, weekend, month or year that is `off` units after the current one."""
     return _exclusive(whole(before(today.date(), -off, unit), unit))
 
@@ -206,8 +206,8 @@ def _weekday(off: int, number: int, today: datetime) -> Period | None:
     None for "next Friday", which is ambiguous.
     """
     if off < 0:
-        return _whole(today, -((today.weekday() - number - 1) % 7 + 1), "day")
-    return _whole(today, number - today.weekday(), "day") if off == 0 else None
+        return _unit_at(today, -((today.weekday() - number - 1) % 7 + 1), "day")
+    return _unit_at(today, number - today.weekday(), "day") if off == 0 else None
 
 
 def _month_named(off: int, number: int, today: datetime) -> Period | None:
