@@ -1,16 +1,15 @@
-"""Converts the features of a segment, or of single records, to bytes and back."""
+"""Converts a segment to bytes and back, for stores and snapshots."""
 
 from __future__ import annotations
 
 import json
 import struct
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 
-from agent_memory.core.records import Record
-from agent_memory.retrieval.features import PLACE, Features, Postings, Terms
+from agent_memory.retrieval.features import PLACE, Postings
 from agent_memory.retrieval.index import Names, Segment
 from agent_memory.retrieval.vectors import TOKEN, Tokens, Vectors
 
@@ -22,8 +21,6 @@ _TEXTS, _PACKED = 0, 1
 _ZEROS, _FLOATS, _EIGHTHS = 0, 1, 2
 _POSTINGS = ("<u4", "<u4", "<u2", "<f2")
 _ALIGNED = 16
-_BLOB_MARK = b"\x02\x00\xc0\xff"
-_BLOB_HEADER = struct.Struct("<4s3I")
 
 
 def bytes_of(segment: Segment) -> bytes:
@@ -131,55 +128,3 @@ def _postings(parts: Sequence[memoryview], count: int) -> Postings:
     if not starts[-1] == len(places) == len(weights) or (places >= count).any():
         raise ValueError("A word of a segment is in no record.")
     return postings
-
-
-def blobs_of(records: Sequence[Record], features: Features) -> list[bytes]:
-    """Return the features of each record as bytes.
-
-    Features are a record's place, vector and word pieces, and the ids and weights of its words.
-    """
-    if len(features) != len(records):
-        raise ValueError("Give features for each record.")
-    meaning = np.ascontiguousarray(features.meaning, "<f4")
-    blobs = []
-    for at, words in enumerate(features.words):
-        tokens = features.tokens.of_record(at)
-        parts = (
-            _BLOB_HEADER.pack(_BLOB_MARK, features.dimension, len(tokens), len(words.ids)),
-            features.places[at].tobytes(),
-            meaning[at].tobytes(),
-            tokens.tobytes(),
-            words.ids.astype("<u4").tobytes(),
-            words.weights.astype("<f2").tobytes(),
-        )
-        blobs.append(b"".join(parts))
-    return blobs
-
-
-def features_of(blobs: Sequence[bytes]) -> Features:
-    """Decode a result of `blobs_of`.
-
-    Raise ValueError if a blob is damaged, or if vectors differ in length.
-    """
-    meaning, tokens, words, places = zip(*[_row(blob) for blob in blobs], strict=True)
-    rows = np.stack(meaning).astype(np.float32, copy=False)
-    if not np.isfinite(rows).all():
-        raise ValueError("A vector has a value that is not a number.")
-    return Features(rows, Tokens.of(tokens), words, np.concatenate(places))
-
-
-def _row(blob: bytes) -> tuple[np.ndarray, np.ndarray, Terms, np.ndarray]:
-    if len(blob) < _BLOB_HEADER.size:
-        raise ValueError("Features are cut short.")
-    mark, dimension, pieces, count = _BLOB_HEADER.unpack_from(blob)
-    sizes = (PLACE.itemsize, 4 * dimension, TOKEN * pieces, 4 * count, 2 * count)
-    if mark != _BLOB_MARK or len(blob) != _BLOB_HEADER.size + sum(sizes):
-        raise ValueError("Features were altered after they were written.")
-    ends = [*accumulate(sizes, initial=_BLOB_HEADER.size)]
-    place, vector, tokens, ids, weights = (blob[a:b] for a, b in pairwise(ends))
-    return (
-        np.frombuffer(vector, "<f4"),
-        np.frombuffer(tokens, np.int8).reshape(pieces, TOKEN),
-        Terms(np.frombuffer(ids, "<u4"), np.frombuffer(weights, "<f2").astype(np.float32)),
-        np.frombuffer(place, PLACE),
-    )

@@ -31,7 +31,6 @@ from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import informativeness
 from agent_memory.retrieval.vectors import TOKEN, Tokens
 from agent_memory.stores.damage import noted
-from agent_memory.stores.feature_bytes import blobs_of, features_of
 from agent_memory.stores.kernel import indexes
 from agent_memory.stores.kernel.catalogs import Catalog, changed
 from agent_memory.stores.kernel.contract import Document
@@ -196,7 +195,7 @@ def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -
     assert (best[:, 0] > 0).tolist() == wanted
 
 
-def test_neighbours_roles_and_bytes() -> None:
+def test_neighbours_and_roles() -> None:
     """Wrong: neighbours come from another session, or a role's name becomes part of the text."""
     places = np.zeros(9, PLACE)
     places["session"] = [1, 1, 1, 1, 2, 2, 0, 0, 1]
@@ -213,16 +212,6 @@ def test_neighbours_roles_and_bytes() -> None:
     assert (len(features), features.dimension) == (1, 0)
     query = Query.of("lake", NoEmbedder().encode_query("lake"))
     assert query.words[0][0] in features.words[0].ids
-    turns = [turn("a red fox"), turn("", seq=2), turn("an owl and a den", seq=3)]
-    features = Features.of_turns(turns, encoded)
-    records = [record(name) for name in "abc"]
-    blobs = blobs_of(records, features)
-    again = features_of(blobs)
-    assert blobs_of(records, again) == blobs
-    assert np.array_equal(again.meaning, features.meaning)
-    assert np.array_equal(again.places, features.places)
-    with pytest.raises(ValueError, match="altered"):
-        features_of([blobs[0], blobs[1][:-1]])
 
 
 def stored(count: int, at: int = 0) -> tuple[list[Record], Features]:

@@ -111,13 +111,15 @@ class Exporter:
         yield writing.line("vectors", block=name, dimension=dimension, model=model)
         if first is None:
             return
-        from agent_memory.stores.feature_bytes import blobs_of
+        from agent_memory.retrieval.index import Segment
+        from agent_memory.stores.feature_bytes import bytes_of
 
         reach, owners = self._reach(name, head), owners_of(head)
         for records, features in chain([first], pages):
-            for record, blob in zip(records, blobs_of(records, features), strict=True):
+            for place, record in enumerate(records):
                 if record.owner in owners and record.last <= reach:
-                    yield writing.vector(name, record, blob)
+                    segment = Segment.of([record.id], features.at([place]))
+                    yield writing.vector(name, record, bytes_of(segment))
 
     def _reach(self, name: str, head: Head) -> float:
         """Return the last seq that a block has absorbed. Infinity if the block absorbs no logs."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.records import DeadLetter, Entry, Head, Lease, Record, Scope
 from agent_memory.core.system_collections import VALUES
 from agent_memory.core.transcript import part_of
@@ -203,32 +203,39 @@ def _validated(number: int, record: Record, block: Block | None) -> Record:
 
 def _features_in(lines: Sequence[tuple[int, Stored]], dimension: int) -> Features:
     """Check vectors and return their features."""
-    from agent_memory.stores.feature_bytes import features_of
+    from agent_memory.retrieval.features import Features
 
+    parts = []
     for number, vector in lines:
-        if not _are_traits(vector, dimension):
+        features = _features_of(vector, dimension)
+        if features is None:
             raise refused(number, f"its `traits` do not have {dimension} dimensions")
-    return features_of([vector.traits for _, vector in lines])
+        parts.append(features)
+    return Features.joined(parts)
 
 
-def _are_traits(stored: Stored, dimension: int) -> bool:
+def _features_of(stored: Stored, dimension: int) -> Features | None:
+    """Return the features in a vector's line. None if they are invalid."""
     import numpy as np
 
-    from agent_memory.stores.feature_bytes import blobs_of, features_of
+    from agent_memory.retrieval.index import Segment
+    from agent_memory.stores.feature_bytes import bytes_of, segment_of
 
+    ids = [stored.record.id]
     try:
-        features = features_of([stored.traits])
-    except (ValueError, struct.error):
-        return False
-    # if the features give the same bytes when encoded again, all lengths are right
-    if features.dimension != dimension or blobs_of([stored.record], features) != [stored.traits]:
-        return False
+        segment = segment_of(stored.traits)
+        if segment.names.all() != ids or segment.dimension != dimension:
+            return None
+        features = segment.features()
+    except UNREADABLE:
+        return None
     vector, terms = features.meaning[0], features.words[0]
-    if not (np.isfinite(vector).all() and float(np.linalg.norm(vector)) <= _MOST):
-        return False
-    if len(np.unique(terms.ids)) < len(terms.ids):
-        return False
-    return bool(((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all())
+    if not float(np.linalg.norm(vector)) <= _MOST or len(np.unique(terms.ids)) < len(terms.ids):
+        return None
+    if not ((terms.weights >= 0) & (terms.weights <= _HEAVIEST)).all():
+        return None
+    # other bytes of the same features are not those of an export
+    return features if bytes_of(Segment.of(ids, features)) == stored.traits else None
 
 
 class RecordImport:
