@@ -136,17 +136,18 @@ def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
         assert seen(memory, "b", "ben") == before
 
 
-_ONE = {"embedder": "e", "count": 1}
 _VALUES: dict[str, dict[str, Any]] = {
-    "an empty label": {"namespace": ["a", ""]}, "a label too long": {"namespace": ["x" * 400]},
-    "no key": {"key": ""}, "a value that is no JSON": {"value": "{"},
+    "an empty label": {"ns": ["a", ""]}, "a label too long": {"ns": ["x" * 400]},
+    "no key": {"text": ""}, "a value that is no JSON": {"value": "{"},
+    "a field that no value has": {"key": "tea"},
     "a value that JSON cannot give back": {"value": "NaN"},
     "a value nested without end": {"value": "[" * 100_000},
     "a time to live without an end": {"until": None},
     "an end without a time to live": {"ttl": None},
-    "vectors that are not base64": {"meaning": {**_ONE, "vectors": "!"}},
-    "vectors that are no numbers": {"meaning": {**_ONE, "vectors": "AADAfw=="}},
-    "other vectors than it says": {"meaning": {**_ONE, "count": 2, "vectors": "AAAAAA=="}},
+    "vectors that are not base64": {"vectors": ["e", "!", 1]},
+    "vectors that are no numbers": {"vectors": ["e", "AADAfw==", 1]},
+    "other vectors than it says": {"vectors": ["e", "AAAAAA==", 2]},
+    "a time without a zone": {"until": "2125-01-01T00:00:00"},
 }  # fmt: skip
 
 
@@ -154,8 +155,8 @@ _VALUES: dict[str, dict[str, Any]] = {
 def test_a_value_that_could_not_have_been_put_is_refused(lines: list[str], what: str) -> None:
     """Wrong: a crafted value is accepted, and makes every search of values fail."""
     bodies = bodies_of(lines)
-    at = next(n for n, one in enumerate(bodies) if one.get("key") == "tea")
-    bodies[at] |= _VALUES[what]
+    tea = next(one for one in bodies if one.get("text") == "tea")
+    (tea if what == "no key" else tea["metadata"]).update(_VALUES[what])
     with remembering("memory://") as memory, pytest.raises(InvalidSnapshot):
         operations.import_session(memory, resummed(bodies))
 
@@ -172,7 +173,7 @@ def test_a_time_outside_the_calendar_is_refused(lines: list[str]) -> None:
 def test_a_value_stands_there_once(lines: list[str]) -> None:
     """Wrong: a snapshot with two values under one key is accepted."""
     bodies = bodies_of(lines)
-    at = next(n for n, one in enumerate(bodies) if one.get("key") == "tea")
+    at = next(n for n, one in enumerate(bodies) if one.get("text") == "tea")
     bodies.insert(at, bodies[at])
     with remembering("memory://") as memory, pytest.raises(InvalidSnapshot, match="same key"):
         operations.import_session(memory, resummed(bodies))
@@ -182,10 +183,10 @@ def test_values_of_another_form_are_passed_over(lines: list[str]) -> None:
     """Wrong: a crafted value makes every search by meaning, or every list of sessions, fail."""
     bodies = bodies_of(lines)
     for one in bodies:
-        if one.get("key") == "tea":
-            one["meaning"] |= {"count": 1, "vectors": "AACAPw=="}
+        if one.get("text") == "tea":
+            one["metadata"]["vectors"][1:] = ["AACAPw==", 1]
         elif one.get("kind") == "value":
-            one["value"] = "5"
+            one["metadata"]["value"] = "5"
     with remembering("memory://") as memory:
         operations.import_session(memory, resummed(bodies))
         found = own_values(memory).search(query="tea")

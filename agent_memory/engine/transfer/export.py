@@ -79,7 +79,7 @@ class Exporter:
         for owner in self._store.owners(VALUES.name, owner_of(of_session, ())):
             for record in self._store.records(VALUES.name, owner):
                 if not StoredValue(record).is_over(now):
-                    yield writing.value(record)
+                    yield writing.line("value", record, at=record.created_at)
 
     def _entries(self, head: Head) -> Iterator[Entry]:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,6 @@ from pydantic import ValidationError
 
 from agent_memory.core.forms import Form
 from agent_memory.core.idempotency import KeptKey
-from agent_memory.core.limits import text_of
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope, Summary
 from agent_memory.core.system_collections import VALUES
@@ -29,7 +27,6 @@ from agent_memory.engine.transfer.snapshot import (
     HeadForm,
     KeyForm,
     LetterForm,
-    MeaningForm,
     Opening,
     ValueForm,
     VectorForm,
@@ -37,14 +34,11 @@ from agent_memory.engine.transfer.snapshot import (
     invalid,
     refused,
 )
-from agent_memory.engine.values.items import checked, id_of, owner_of
+from agent_memory.engine.values.items import restored
 from agent_memory.errors import InvalidInput, InvalidMessage, InvalidSnapshot
-from agent_memory.ltm_blocks.keyed_records import plain_json
 from agent_memory.ltm_blocks.registry import FORGOTTEN, Tombstone, record_of
 
 F = TypeVar("F", bound=Form)
-
-_FLOAT = 4  # bytes of a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +233,7 @@ class Reading:
 
     def _value(self, form: ValueForm) -> Stored:
         try:
-            record = _value_of(form, self.head.session_id)
+            record = restored(form.text, form.metadata, self.head.session_id, form.at)
         except InvalidInput as error:
             raise self._refused(str(error).rstrip(".")) from None
         if record.id in self._values:
@@ -364,36 +358,3 @@ def _finite(digits: str) -> float:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
-
-
-def _value_of(form: ValueForm, session_id: str) -> Record:
-    """Return the record of a value. Raise `InvalidInput` if `KeyValues` would change the value."""
-    namespace, key = checked(form.namespace), text_of("key", form.key)
-    if (form.ttl is None) != (form.until is None):
-        raise InvalidInput("its `ttl` and its `until` do not agree.")
-    value, begun = plain_json(_read(form.value), "The value"), form.begun.isoformat()
-    metadata: dict[str, Any] = {"ns": list(namespace), "value": value, "begun": begun}
-    if form.until is not None:
-        metadata |= {"ttl": form.ttl, "until": form.until.isoformat()}
-    if form.meaning is not None:
-        metadata["vectors"] = _vectors(form.meaning)
-    owner = owner_of(Scope(None, session_id).owner, namespace)
-    return Record(id_of(owner, key), owner, session_id, 0, 0, key, (), form.at, metadata)
-
-
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InvalidInput("its `value` is no JSON.") from None
-
-
-def _vectors(form: MeaningForm) -> list[Any]:
-    import numpy as np
-
-    raw = form.vectors
-    if not raw or len(raw) % (_FLOAT * form.count):
-        raise InvalidInput("its `vectors` do not have the length for their `count`.")
-    if not np.isfinite(np.frombuffer(raw, np.float32)).all():
-        raise InvalidInput("its `vectors` are not numbers.")
-    return [form.embedder, b64encode(raw).decode(), form.count]

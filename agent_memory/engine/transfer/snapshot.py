@@ -130,7 +130,7 @@ class VectorsForm(Form):
 
 
 class VectorForm(FactForm):
-    """A record with its features."""
+    """A record with its features, which are the bytes of a segment with this record alone."""
 
     kind: Literal["vector"]  # type: ignore[assignment]
     traits: Base64
@@ -160,26 +160,13 @@ class ForgottenForm(Form):
     spared: list[Name]
 
 
-class MeaningForm(Form):
-    """The vectors of a value's texts, from one embedder."""
-
-    embedder: Name
-    count: Seq
-    vectors: Base64
-
-
 class ValueForm(Form):
-    """A value that the session stores under a key, as JSON."""
+    """The record of a value that the session stores. `text` is the value's key."""
 
     kind: Literal["value"]
-    namespace: list[str]
-    key: Annotated[str, Field(min_length=1)]
-    value: str
-    begun: Moment
+    text: str
     at: Moment
-    ttl: Annotated[int | float, Field(gt=0)] | None
-    until: Moment | None
-    meaning: MeaningForm | None
+    metadata: Plain
 
 
 class EndForm(Form):
@@ -267,22 +254,6 @@ class Writing:
 
     def forgotten(self, record: Record) -> str:
         return self.line("forgotten", record, at=record.created_at, **record.metadata)
-
-    def value(self, record: Record) -> str:
-        """Return the line of a value that the session stores, such as its metadata."""
-        metadata = record.metadata
-        name, vectors, count = metadata.get("vectors") or (None, None, None)
-        return self.line(
-            "value",
-            namespace=metadata["ns"],
-            key=record.text,
-            value=metadata["value"],
-            begun=metadata["begun"],
-            at=record.created_at,
-            ttl=metadata.get("ttl"),
-            until=metadata.get("until"),
-            meaning=name and {"embedder": name, "count": count, "vectors": vectors},
-        )
 
     def end(self) -> str:
         return self.line("end", sha256=self._digest.hexdigest())

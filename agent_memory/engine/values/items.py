@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from agent_memory.core.limits import is_storable, quoted, text_of
-from agent_memory.core.records import Record
+from agent_memory.core.limits import UNREADABLE, is_storable, quoted, text_of
+from agent_memory.core.records import Record, Scope
 from agent_memory.core.timestamps import duration_of
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.base import record_id
@@ -136,6 +136,33 @@ def record_of(
         metadata["vectors"] = [name, b64encode(rows.tobytes()).decode(), len(rows)]
     owner = owner_of(root, tuple(put.namespace))
     return Record(id_of(owner, put.key), owner, session_id, 0, 0, put.key, (), now, metadata)
+
+
+def restored(key: str, metadata: dict[str, Any], session_id: str, at: datetime) -> Record:
+    """Return the record of a session's value from a snapshot.
+
+    Raise `InvalidInput` if `KeyValues` could not have stored this record.
+    """
+    import numpy as np
+
+    owner = Scope(None, session_id).owner
+    before = Record("", owner, session_id, 0, 0, key, (), at, metadata)
+    value = StoredValue(before)
+    try:
+        rows, vectors = value.vectors, None
+        if rows is not None and rows.size and np.isfinite(rows).all():
+            vectors = text_of("embedder", metadata["vectors"][0]), rows
+        put = checked_put(Put(metadata["ns"], key, value.value, metadata.get("ttl")))
+        record = record_of(put, owner, session_id, before, vectors, at)
+        if put.ttl is not None:  # `get` may have moved the end
+            record.metadata["until"] = metadata["until"]
+        times = [record.metadata[name] for name in ("begun", "until") if name in record.metadata]
+        offsets = [datetime.fromisoformat(time).utcoffset() for time in times]
+        if record.metadata == metadata and {*offsets} == {timedelta()}:
+            return record
+    except UNREADABLE as error:
+        raise InvalidInput(f"its `metadata` is not that of a value: {error}") from None
+    raise InvalidInput("its `metadata` is not that of a value.")
 
 
 def refreshed(record: Record, now: datetime) -> Record:
