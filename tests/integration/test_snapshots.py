@@ -35,6 +35,7 @@ from tests.integration.snapshot_world import (
     lines,
     log_of,
     opener,
+    own_values,
     remembering,
     resummed,
     scores,
@@ -378,6 +379,15 @@ def test_heads_and_logs_without_messages(opener: Opener) -> None:
         operations.import_session(memory, lines)
         assert head_of(memory) == wanted
         assert memory.session("s").working().all() == {"plan": 1}
+
+
+def test_values_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: values with texts cannot be imported if no embedder is installed."""
+    monkeypatch.setattr("agent_memory.models.embedders.local.is_installed", lambda: False)
+    with AgentMemory(store="memory://") as memory, AgentMemory(store="memory://") as other:
+        own_values(memory).put((), "tea", 1, texts=["green tea"])
+        operations.import_session(other, exported(memory))
+        assert [one.key for one in own_values(other).search(query="tea")] == ["tea"]
 
 
 def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:

@@ -131,7 +131,7 @@ def record_of(
     if put.ttl is not None:
         ttl = duration_of("ttl", put.ttl).total_seconds()
         metadata |= {"ttl": min(ttl, _MOST_SECONDS), "until": _until(ttl, now)}
-    if vectors is not None:
+    if vectors is not None and vectors[1].size:  # without an embedder, vectors are empty
         name, rows = vectors
         metadata["vectors"] = [name, b64encode(rows.tobytes()).decode(), len(rows)]
     owner = owner_of(root, tuple(put.namespace))
@@ -150,7 +150,7 @@ def restored(key: str, metadata: dict[str, Any], session_id: str, at: datetime) 
     value = StoredValue(before)
     try:
         rows, vectors = value.vectors, None
-        if rows is not None and rows.size and np.isfinite(rows).all():
+        if rows is not None and np.isfinite(rows).all():
             vectors = text_of("embedder", metadata["vectors"][0]), rows
         put = checked_put(Put(metadata["ns"], key, value.value, metadata.get("ttl")))
         record = record_of(put, owner, session_id, before, vectors, at)
