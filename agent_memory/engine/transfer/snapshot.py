@@ -130,7 +130,7 @@ class VectorsForm(Form):
 
 
 class VectorForm(FactForm):
-    """A record with its features, which are the bytes of a segment with this record alone."""
+    """A record with its features. `traits` are the bytes of a segment with this record alone."""
 
     kind: Literal["vector"]  # type: ignore[assignment]
     traits: Base64
