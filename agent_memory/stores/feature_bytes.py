@@ -100,10 +100,10 @@ def _vectors(parts: Sequence[memoryview], kind: int, count: int, dimension: int)
         return Vectors(np.empty((count, 0), np.float32), np.zeros(count, np.float32), dimension)
     is_rounded = kind == _EIGHTHS
     rows = np.frombuffer(parts[0], np.int8 if is_rounded else "<f4").reshape(count, dimension)
-    own = np.frombuffer(parts[1], "<f4") if is_rounded else rows.any(axis=1)
-    scales = np.asarray(own, np.float32)
-    if not np.isfinite(scales if is_rounded else rows).all():
+    own = np.frombuffer(parts[1], "<f4") if is_rounded else rows
+    if not np.isfinite(own).all():
         raise ValueError("A vector has a value that is not a number.")
+    scales = own if is_rounded else np.asarray(rows.any(axis=1), np.float32)
     if len(scales) != count:
         raise ValueError("A vector lacks its scale.")
     return Vectors(rows, scales, dimension)
