@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -85,18 +84,6 @@ class OnceContract(Contract):
         assert (was.end, was.total) == (2, 7)
         assert texts_of(other) == ["a", "b", "c"]
 
-    def test_a_key_with_other_content(self, store: Store, other: Store) -> None:
-        """Wrong: new content under a used key is silently dropped as a repetition."""
-        once(store, "a", "k")
-        for handle in (other, store):
-            with pytest.raises(Conflict, match="'k'"):
-                once(handle, "b", "k")
-        append(store, [draft("c", id="m")], ids=True)
-        with pytest.raises(Conflict, match="'m'"):
-            append(other, [draft("d", id="n"), draft("e", id="m")], "new", ids=True)
-        assert texts_of(store) == ["a", "c"]
-        assert once(other, "f", "new").head.end == 3
-
     def test_keys_of_sessions_and_namespaces(self, store: Store, elsewhere: Store) -> None:
         """Wrong: a key used in one session blocks the same key in another."""
         drafts = [draft("a")]
@@ -151,16 +138,6 @@ class OnceContract(Contract):
             assert {item.head.end if item.places else kept(item).end for item in done} == {n + 1}
         assert texts_of(store) == [f"m{n}" for n in range(5)]
 
-    def test_keys_beside_other_writers(self, store: Store, other: Store) -> None:
-        """Wrong: keys are forgotten after appends without keys, or after changes of the head."""
-        for n in range(4):
-            assert once(store, f"k{n}").places
-            other.append("s", [draft("plain")])
-            changed(store, cursors={"b": n})
-            assert not once(other, f"k{n}").places
-        assert stored(store).end == 8
-        assert len(store.keys("s")) == 4
-
     def test_keys_outlive_what_expires(self, store: Store, other: Store) -> None:
         """Wrong: a late retry of an expired message is stored again."""
         texts = [f"m{n}" for n in range(20)]
@@ -189,44 +166,6 @@ class OnceContract(Contract):
             assert not once(other, text).places
         assert append(store, both, "both").places
         assert texts_of(other) == [*texts[:12], "both", "of two"]
-
-    def test_what_was_replaced_stays_known(self, store: Store, other: Store) -> None:
-        """Wrong: a replaced or redacted message comes back with a late retry."""
-        texts = [f"m{n}" for n in range(20)]
-        for text in texts:
-            once(store, text)
-        log = other.read("s", after=5)
-        message = draft("other", created_at=DAY).message
-        other_words = [replace(entry, message=message, created_at=DAY) for entry in log]
-        assert other.rewrite(stored(other), 5, other_words) is not None
-        for handle in (store, other):
-            assert not any(once(handle, text).places for text in texts)
-        assert texts_of(store)[5:] == ["other"] * 15
-        assert len(store.keys("s")) == 20
-
-    def test_a_deletion_takes_keys_along(self, store: Store, other: Store) -> None:
-        """Wrong: a new session has the keys of a deleted session with the same id."""
-        for n in range(50):
-            once(store, f"m{n}")
-        other.delete("s")
-        assert store.keys("s") == []
-        for n in range(50):
-            assert once(store, f"m{n}").head.end == n + 1
-        assert not once(other, "m7").places
-
-    def test_old_keys_are_forgotten(self, store: Store, other: Store) -> None:
-        """Wrong: keys accumulate forever, or expire too early."""
-        for day in range(60):
-            once(store, f"m{day}", day=day)
-        assert not once(other, "m9", day=60, since=9).places
-        assert len(store.keys("s")) == 60  # keys expire only in an append
-        assert once(other, "m8", day=60, since=9).head.end == 61
-        assert [key.seq for key in store.keys("s")] == [*range(10, 62)]
-        assert not once(store, "m8", day=60, since=9).places
-        assert once(store, "m60", day=100, since=70).head.end == 62
-        assert [key.seq for key in other.keys("s")] == [62]
-        for day in range(60):
-            assert once(other, f"m{day}", day=100, since=70).head.end == 63 + day
 
     def test_keys_are_read_and_brought(self, store: Store, other: Store) -> None:
         """Wrong: a session that moves to another store loses its keys."""

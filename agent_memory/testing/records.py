@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import DAY, Contract, record, together, units, worded
+from agent_memory.testing.contract import Contract, record, together, units, worded
 
 
 class AllFactsContract(Contract):
@@ -117,20 +116,6 @@ class RecordStoreContract(AllFactsContract):
         assert [r.id for r in other.records("facts", "user:A")] == ["q"]
         assert [r.id for r in other.records("notes", "user:a")] == ["p"]
         assert other.records("facts", "user:b") == []
-
-    def test_facts_order(self, store: Store) -> None:
-        """Wrong: two calls return facts in different orders."""
-        late = DAY + timedelta(microseconds=1)
-        store.put_records("facts", [record("c", created_at=late), record("b"), record("a")])
-        assert [r.id for r in store.records("facts", "user:a")] == ["a", "b", "c"]
-
-    def test_facts_overwrite_by_id(self, store: Store) -> None:
-        """Wrong: a retry stores a duplicate, or the old owner still has the record."""
-        store.put_records("facts", [record("r", text="old"), record("r", text="newer")])
-        assert [r.text for r in store.records("facts", "user:a")] == ["newer"]
-        store.put_records("facts", [record("r", owner="user:b", text="newest")])
-        assert store.records("facts", "user:a") == []
-        assert [r.text for r in store.records("facts", "user:b")] == ["newest"]
 
     def test_a_record_is_swapped_by_who_saw_the_one_before(
         self, store: Store, other: Store, elsewhere: Store

@@ -7,15 +7,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import pytest
-
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.stores.base import Counts, Store
 from agent_memory.testing.contract import (
     DAY,
     Contract,
-    changed,
     draft,
     seqs_of,
     stored,
@@ -88,84 +85,6 @@ class RewriteContract(Contract):
         (winner,) = [head for head in together(calls) if head is not None]
         assert winner == stored(store)
         assert texts_of(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
-
-    def test_a_log_is_brought_in_parts(self, store: Store, other: Store) -> None:
-        """Wrong: only the first part of a long log arrives, or a part arrives twice."""
-        log = entries(1, 60)
-        head = store.rewrite(begun(deleting=True), 0, log[:10])
-        for at in range(10, 60, 10):
-            assert head is not None
-            assert head.deleting
-            head = other.rewrite(head, head.end, log[at : at + 10])
-        assert head is not None
-        shown = changed(store, deleting=False, cursors={"facts": 60})
-        assert (shown.end, shown.total, shown.deleting) == (60, 180, False)
-        assert stored(other) == shown
-        assert other.read("s") == log
-        assert store.append("s", [draft("61")]).end == 61
-
-    def test_a_log_that_began_later(self, store: Store, other: Store) -> None:
-        """Wrong: a log whose first entries expired cannot be imported, or its seqs start at 1."""
-        log = entries(21, 30, total=60)
-        head = store.rewrite(begun(expired=20, start=25, start_total=75), 20, log)
-        assert head is not None
-        assert (head.expired, head.end, head.total) == (20, 30, 90)
-        assert stored(other) == head
-        assert other.read("s") == log
-        assert other.pick("s", [20, 21]) == log[:1]
-        assert store.counts().entries == 10
-        assert store.append("s", [draft("31", 4)]).total == 94
-
-    @pytest.mark.parametrize("after", [0, 1, 17, 39])
-    def test_what_is_there_gives_way(self, store: Store, other: Store, after: int) -> None:
-        """Wrong: an entry that should be overwritten stays, or another entry is removed."""
-        store.append("s", [draft(str(n)) for n in range(1, 41)], "u")
-        new = entries(after + 1, 40, " anew", 3 * after)
-        head = stored(other)
-        written = other.rewrite(replace(head, cursors={"vector": after}), after, new)
-        assert written is not None
-        assert (written.end, written.total, written.cursors) == (40, 120, {"vector": after})
-        assert written.version == head.version + 1
-        assert stored(store) == written
-        for handle in (store, other):
-            read = handle.read("s")
-            assert seqs_of(read) == list(range(1, 41))
-            assert read[after:] == new
-            assert texts_of(handle)[:after] == [str(n) for n in range(1, after + 1)]
-        assert store.append("s", [draft("more")]).end == 41
-        assert other.counts().entries == 41
-
-    def test_another_number_takes_its_place(self, store: Store, other: Store) -> None:
-        """Wrong: a log that becomes shorter or longer keeps its former end."""
-        head: Head | None = store.append("s", [draft(str(n)) for n in range(1, 11)])
-        for count in (3, 25, 1, 60, 2):
-            assert head is not None
-            new = entries(1, count, f" of {count}")
-            head = other.rewrite(head, 0, new)
-            assert stored(store) == head
-            assert store.read("s") == new
-            assert store.counts().entries == count
-            store, other = other, store
-
-    def test_a_log_that_begins_later_is_rewritten(self, store: Store) -> None:
-        """Wrong: if the first entries of a log expired, a rewrite numbers the others from 1."""
-        store.append("s", [draft(str(n)) for n in range(1, 11)])
-        head = changed(store, expired=4)
-        new = entries(5, 8, " anew", 12)
-        written = store.rewrite(head, 4, new)
-        assert written is not None
-        assert (written.expired, written.end, written.total) == (4, 8, 24)
-        assert store.read("s") == new
-
-    def test_nothing_unseen_is_written_over(self, store: Store, other: Store) -> None:
-        """Wrong: an acknowledged message that arrived before the rewrite is lost."""
-        head = store.append("s", [draft("a"), draft("b")])
-        other.append("s", [draft("c")])
-        assert store.rewrite(head, 0, entries(1, 2)) is None
-        moved = changed(other, cursors={"vector": 1})
-        assert store.rewrite(replace(moved, version=moved.version - 1), 1, entries(2, 4)) is None
-        assert texts_of(store) == ["a", "b", "c"]
-        assert stored(store) == moved
 
     def test_appends_race_rewrites(self, store: Store, other: Store) -> None:
         """Wrong: a rewrite removes a message that was appended meanwhile, or seqs have gaps."""

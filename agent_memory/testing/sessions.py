@@ -16,7 +16,6 @@ from agent_memory.testing.contract import (
     DAY,
     changed,
     draft,
-    record,
     seqs_of,
     stored,
     texts_of,
@@ -53,26 +52,6 @@ class SessionStoreContract(
 ):
     """Contract of a `SessionStore`."""
 
-    def test_read_pages(self, store: Store) -> None:
-        """Wrong: a page repeats, skips or reorders entries."""
-        store.append("s", [draft(str(n)) for n in range(1, 8)])
-        store.append("t", [draft("other")])
-        assert seqs_of(store.read("s")) == [1, 2, 3, 4, 5, 6, 7]
-        assert seqs_of(store.read("s", after=2, limit=3)) == [3, 4, 5]
-        assert seqs_of(store.read("s", after=5, limit=9)) == [6, 7]
-        assert seqs_of(store.read("s", after=7)) == []
-        assert seqs_of(store.read("s", after=100)) == []
-        assert seqs_of(store.read("s", limit=0)) == []
-        assert {e.session_id for e in store.read("s")} == {"s"}
-
-    def test_pick(self, store: Store) -> None:
-        """Wrong: entries come in the requested order, twice, or from another session."""
-        store.append("s", [draft(str(n)) for n in range(1, 1202)])
-        assert [e.message.content for e in store.pick("s", [5, 2, 2, 999])] == ["2", "5", "999"]
-        assert len(store.pick("s", range(-3, 2000))) == 1201
-        assert store.pick("s", []) == []
-        assert store.pick("nobody", [1]) == []
-
     def test_returned_values_are_the_callers(self, store: Store) -> None:
         """Wrong: a caller who changes a returned list changes the log."""
         parts = [{"type": "text", "text": "kept"}]
@@ -88,18 +67,6 @@ class SessionStoreContract(
         assert head.cursors == {}
         assert head.system is not None
         assert head.system.text() == "kept"
-
-    def test_missing_session(self, store: Store) -> None:
-        """Wrong: reading a missing session creates it or fails."""
-        ghost = replace(store.append("s", [draft("a")]), session_id="ghost")
-        assert store.head("ghost") is None
-        assert store.read("ghost") == []
-        assert store.move(ghost) is None
-        assert store.rewrite(ghost, 0) is None
-        assert store.lease("ghost", "w", 10) is False
-        store.release("ghost", "w")
-        store.delete("ghost")
-        assert store.counts() == Counts(sessions=1, entries=1)
 
     def test_standing(self, store: Store, other: Store) -> None:
         """Wrong: `existing` returns a session that is being deleted, or misses an existing one."""
@@ -137,31 +104,6 @@ class SessionStoreContract(
         assert (cleared.system, cleared.summary, cleared.pinned) == (None, None, ())
         assert stored(store) == cleared
 
-    def test_move_leaves_end_and_total_to_the_log(self, store: Store, other: Store) -> None:
-        """Wrong: a compaction undoes appends that happened meanwhile."""
-        head = store.append("s", [draft("a", 3)])
-        other.append("s", [draft("b", 4)])
-        moved = store.move(replace(head, start=1, start_total=3))
-        assert moved is not None
-        assert (moved.end, moved.total, moved.start) == (2, 7, 1)
-        assert stored(other) == moved
-
-    def test_stale_move_loses(self, store: Store, other: Store) -> None:
-        """Wrong: the later of two compactions overwrites the earlier one."""
-        head = store.append("s", [draft("a"), draft("b")])
-        assert other.move(replace(head, start=1)) is not None
-        assert store.move(replace(head, start=2)) is None
-        assert store.rewrite(replace(head, start=0), 0) is None
-        assert (stored(store).start, stored(store).end) == (1, 2)
-
-    def test_move_does_not_touch_a_session_begun_anew(self, store: Store) -> None:
-        """Wrong: a compaction of a deleted session changes the session that now has its id."""
-        head = store.append("s", [draft("secret")], "u")
-        store.delete("s")
-        anew = store.append("s", [draft("hello")], "v")
-        assert store.move(replace(head, start=1, version=anew.version)) is None
-        assert stored(store) == anew
-
     def test_one_of_many_moves_wins(self, store: Store, other: Store) -> None:
         """Wrong: two writers both believe that their head is the stored one."""
         head = store.append("s", [draft("a")])
@@ -169,55 +111,6 @@ class SessionStoreContract(
         moves = [partial(h.move, replace(head, cursors={"n": n})) for n, h in enumerate(handles)]
         winners = [moved for moved in together(moves) if moved is not None]
         assert winners == [stored(store)]
-
-    def test_a_log_is_cut(self, store: Store) -> None:
-        """Wrong: removed messages come back, or later messages get wrong seqs."""
-        head = store.append("s", [draft(str(n), n) for n in range(1, 6)])
-        cut = store.rewrite(replace(head, cursors={"vector": 2}), 2)
-        assert cut is not None
-        assert (cut.end, cut.total, cut.cursors) == (2, 3, {"vector": 2})
-        assert cut.version == head.version + 1
-        assert stored(store) == cut
-        assert store.append("s", [draft("new", 10)]).total == 13
-        assert texts_of(store) == ["1", "2", "new"]
-        emptied = store.rewrite(stored(store), 0)
-        assert emptied is not None
-        assert (emptied.end, emptied.total) == (0, 0)
-        assert store.append("s", [draft("again", 2)]).total == 2
-
-    def test_a_log_is_cut_where_all_of_it_was_seen(self, store: Store, other: Store) -> None:
-        """Wrong: a cut removes a message that was appended after the head was read."""
-        head = store.append("s", [draft("a"), draft("b")])
-        other.append("s", [draft("c")])
-        assert store.rewrite(head, 1) is None
-        assert texts_of(store) == ["a", "b", "c"]
-        assert stored(store).version == head.version
-
-    def test_lease_leaves_the_head_alone(self, store: Store) -> None:
-        """Wrong: after a worker takes a lease, its own `move` fails."""
-        head = store.append("s", [draft("a")])
-        store.lease("s", "w", 60)
-        store.schedule(head, None)
-        store.schedule_all()
-        assert stored(store) == head
-        assert store.move(replace(head, start=1)) is not None
-        assert store.lease("s", "x", 60) is False
-
-    def test_delete(self, store: Store) -> None:
-        """Wrong: traces of a deleted session stay, or traces of another session are removed."""
-        store.append("s", [draft("a"), draft("b")], "u")
-        store.append("t", [draft("c")], "u")
-        store.lease("s", "w", 60)
-        store.put_records("facts", [record("r", session_id="s")])
-        store.delete("s")
-        store.delete("s")
-        assert store.head("s") is None
-        assert store.read("s") == []
-        assert store.counts() == Counts(sessions=1, entries=1)
-        assert len(store.records("facts", "user:a")) == 1
-        anew = store.append("s", [draft("d", 2)], "v")
-        assert (anew.end, anew.total, anew.user_id) == (1, 2, "v")
-        assert store.lease("s", "x", 60) is True
 
     def test_sessions_pages(self, store: Store) -> None:
         """Wrong: a page repeats or skips sessions, or shows another user's sessions."""

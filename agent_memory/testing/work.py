@@ -23,7 +23,7 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import SessionStore, Store
 from agent_memory.testing.comparing import KernelContract
-from agent_memory.testing.contract import DAY, changed, draft, ranked, record, stored, together
+from agent_memory.testing.contract import DAY, draft, ranked, record, stored, together
 from agent_memory.testing.locks import LockContract
 from agent_memory.testing.records import RecordStoreContract
 from agent_memory.testing.rewriting import entries
@@ -181,19 +181,6 @@ class WorkStoreContract(LockContract):
             facts, *_ = together([partial(successor, f"successor{n}", written), *late])
             assert store.records("facts", "user:a") == facts
 
-    def test_due_is_what_was_appended_to(self, store: Store, other: Store) -> None:
-        """Wrong: a session with a new message is not due, or only until its head is changed."""
-        assert store.due() == []
-        head = store.append("s", [draft("a")], "u")
-        assert other.due() == [head]
-        _look(other)
-        assert store.due() == []
-        store.append("s", [draft("b")])
-        moved = changed(store, start=1)
-        assert other.due() == [moved]
-        store.delete("s")
-        assert other.due() == []
-
     def test_due_within(self, store: Store, other: Store) -> None:
         """Wrong: each message wakes a worker for a session that is meant to wait.
 
@@ -295,16 +282,6 @@ class WorkStoreContract(LockContract):
         refused(head)
         anew = other.append("s", [draft("d")])
         refused(replace(head, end=anew.end, version=anew.version))
-
-    def test_deleting_makes_due(self, store: Store, other: Store) -> None:
-        """Wrong: an interrupted deletion is never finished."""
-        store.append("s", [draft("a")], "u")
-        _look(store)
-        marked = changed(store, deleting=True)
-        assert other.due() == [marked]
-        _look(store)
-        assert store.rewrite(marked, 0) is not None
-        assert [head.deleting for head in other.due()] == [True]
 
     def test_wake(self, store: Store, other: Store) -> None:
         """Wrong: a new block never receives the messages of inactive sessions."""
