@@ -131,11 +131,11 @@ def line_of(error: AgentMemoryError) -> str:
 
 
 def with_settings(
-    command: Callable[..., None], beside: Callable[[], Sequence[Block]] = tuple
+    command: Callable[..., None], extra: Callable[[], Sequence[Block]] = tuple
 ) -> Callable[..., None]:
     """Decorate a command whose first argument is an `AgentMemoryConfig`.
 
-    The decorator reads the settings that --store and --config name. `beside` returns the blocks to
+    The decorator reads the settings that --store and --config name. `extra` returns the blocks to
     pass to `load_config`.
     """
     # the first argument's type cannot be evaluated, because only type checkers import it
@@ -151,7 +151,7 @@ def with_settings(
 
     @functools.wraps(command)
     def run(store: str | None = None, config: Path | None = None, **arguments: Any) -> None:
-        command(load_config(store, config, beside=beside()), **arguments)
+        command(load_config(store, config, extra=extra()), **arguments)
 
     run.__annotations__ = {option.name: option.annotation for option in options}
     run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
@@ -160,7 +160,7 @@ def with_settings(
 
 def with_memory(
     command: Callable[..., None],
-    beside: Callable[[], Sequence[Block]] = tuple,
+    extra: Callable[[], Sequence[Block]] = tuple,
     create: bool = False,
     silent: bool = False,
 ) -> Callable[..., None]:
@@ -177,7 +177,7 @@ def with_memory(
         ):
             command(memory, **arguments)
 
-    return with_settings(run, beside)
+    return with_settings(run, extra)
 
 
 @contextmanager
@@ -208,19 +208,19 @@ def fail(text: str, code: int = FAILED) -> NoReturn:
 
 
 def load_config(
-    store: str | None, file: Path | None, *, beside: Sequence[Block] = (), **fields: Any
+    store: str | None, file: Path | None, *, extra: Sequence[Block] = (), **fields: Any
 ) -> AgentMemoryConfig:
     """Return the configuration. Options override the environment, which overrides the file.
 
-    If the configuration sets neither a strategy nor blocks, the blocks in `beside` are added to the
+    If the configuration sets neither a strategy nor blocks, the blocks in `extra` are added to the
     defaults. A command about facts, for example, needs a block that stores facts.
     """
     options = {"store": store, **fields}
     options = {name: value for name, value in options.items() if value is not None}
     config = read_config(file, options)
-    if not beside or {"overflow", "blocks"} & config.model_fields_set:
+    if not extra or {"overflow", "blocks"} & config.model_fields_set:
         return config
-    return read_config(file, {**options, "blocks": [*config.all_blocks, *beside]})
+    return read_config(file, {**options, "blocks": [*config.all_blocks, *extra]})
 
 
 def open_memory(config: AgentMemoryConfig, *, create: bool = False) -> AgentMemory:

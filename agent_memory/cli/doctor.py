@@ -106,8 +106,8 @@ def doctor(
 def _all(config: AgentMemoryConfig, call: bool) -> Iterator[tuple[str, Check]]:
     yield from _store(config.model_copy(update={"system_store": None}), call)
     if config.system_store is not None:
-        apart = {"store": config.system_store, "system_store": None, "overflow": None, "blocks": ()}
-        checks = _store(config.model_copy(update=apart), call)
+        alone = {"store": config.system_store, "system_store": None, "overflow": None, "blocks": ()}
+        checks = _store(config.model_copy(update=alone), call)
         yield from ((f"system {what}", check) for what, check in checks if what in _OF_STORE)
     yield "embedder", _tried(_embedder, config, call)
     yield "model", _tried(_model, config, call)

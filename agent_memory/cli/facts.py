@@ -49,7 +49,7 @@ def _facts_block() -> Sequence[Block]:
     return [ExtractiveMemory()]
 
 
-_with_facts = partial(common.with_memory, beside=_facts_block)
+_with_facts = partial(common.with_memory, extra=_facts_block)
 
 
 @_with_facts

@@ -60,7 +60,7 @@ def sessions(
 def show(
     memory: AgentMemory,
     session: common.SessionArgument,
-    whole: Annotated[bool, Option("--all", help="The whole log, not only the window.")] = False,
+    full: Annotated[bool, Option("--all", help="The whole log, not only the window.")] = False,
 ) -> None:
     """Show a session: its system message, its summary and the messages of its window."""
     console = terminal.out()
@@ -74,7 +74,7 @@ def show(
     console.print()
     for entry in _log(memory, head):
         in_window = entry.seq > head.start or entry.seq in head.pinned
-        if whole or (in_window and not entry.message.is_system):
+        if full or (in_window and not entry.message.is_system):
             console.print(_entry_line(entry, dim=not in_window))
 
 

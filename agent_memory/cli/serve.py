@@ -159,8 +159,8 @@ def _served(settings: AgentMemoryConfig) -> AgentMemoryConfig:
     usual: dict[str, Any] = {"overflow_mode": "background", "keep_contexts": True}
     if settings.redact is not None:  # `redact` forbids `keep_contexts`
         del usual["keep_contexts"]
-    mine = {name: value for name, value in usual.items() if name not in settings.model_fields_set}
-    return settings.model_copy(update=mine)
+    unset = {name: value for name, value in usual.items() if name not in settings.model_fields_set}
+    return settings.model_copy(update=unset)
 
 
 def _check_credentials(ring: KeyRing, trusted: Tokens | None, is_local: bool) -> None:
@@ -215,7 +215,7 @@ def mcp(
     def settings() -> AgentMemoryConfig:
         from agent_memory.ltm_blocks.files.block import FileMemory
 
-        return common.load_config(store, config, beside=[FileMemory()])
+        return common.load_config(store, config, extra=[FileMemory()])
 
     if http:
         _serve_http(_tokens(user, tokens), host, port, settings)

@@ -35,11 +35,11 @@ def backup(
     url = str(common.existing(settings).store)
     back_up(url, file)
     terminal.say(f"{file} is a backup of {common.without_password(url)}.")
-    apart = [f"the records of block {block.name!r}" for block in settings.all_blocks if block.store]
-    apart += ["system messages"] * (settings.system_store is not None)
-    if apart:
+    other = [f"the records of block {block.name!r}" for block in settings.all_blocks if block.store]
+    other += ["system messages"] * (settings.system_store is not None)
+    if other:
         terminal.note(
-            f"Not included: {', '.join(apart)}. These are in other stores. If such a store is a "
+            f"Not included: {', '.join(other)}. These are in other stores. If such a store is a "
             "SQLite file, back it up with `backup FILE --store URL`."
         )
 

@@ -248,7 +248,7 @@ class Call:
         return "user_id" in self.parameters
 
     @cached_property
-    def once(self) -> bool:
+    def keyed(self) -> bool:
         """Whether the parameter `key` is an idempotency key, which is sent as a header."""
         return "key" in self.parameters and self.parameters["key"].default is None
 
@@ -272,7 +272,7 @@ class Call:
     def fields(self) -> Mapping[str, Field]:
         """The request's fields by parameter. Each parameter in `_SPLIT` becomes several fields."""
         left_out = {*_NOT_SENT, *_SPLIT, "default"}
-        left_out |= {"key"} if self.once else set()
+        left_out |= {"key"} if self.keyed else set()
         left_out |= {"expected"} if self.versioned else set()
         fields = {}
         for name, parameter in self.parameters.items():

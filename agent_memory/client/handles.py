@@ -86,7 +86,7 @@ class Remote:
                     sent["session_id"] = value.session_id
             elif name == "source":
                 sent |= _source(value)
-            elif name in _HEADERS and (call.once or call.versioned):
+            elif name in _HEADERS and (call.keyed or call.versioned):
                 if value is not None:
                     text_of(name, value)
                     headers[_HEADERS[name][0]] = _HEADERS[name][1].format(quote(value, safe=""))
@@ -95,7 +95,7 @@ class Remote:
                     f"{call.function_name}() of a memory behind a service takes no {name}: the "
                     "service decides it. Remove the argument, or open the memory in this process."
                 )
-        if call.once:  # with a key, a retried request is stored once
+        if call.keyed:  # with a key, a retried request is stored once
             headers.setdefault(_HEADERS["key"][0], uuid4().hex)
         # these tools store nothing, or once for a key; other tools may do their work twice
         again = call.again or str(arguments.get("name")).startswith("memory_")

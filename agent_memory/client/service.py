@@ -72,20 +72,20 @@ class Service:
     def ask(self, request: Request) -> Any:
         """Make a request. Return the answer's value, or raise the error that the answer names."""
 
-        def once() -> Any:
+        def attempt() -> Any:
             with self._sent(request) as response:
                 return _read(response.read(), self.url)["value"]
 
-        return self._tries(request.again)(once)
+        return self._tries(request.again)(attempt)
 
     def events(self, request: Request) -> Generator[Any, None, Any]:
         """Make a request. Yield the values of streamed events, and return the last value."""
         with ExitStack() as opened, _unreachable(self.url):
 
-            def once() -> httpx.Response:
+            def attempt() -> httpx.Response:
                 return opened.enter_context(self._sent(request))
 
-            response = self._tries(request.again)(once)
+            response = self._tries(request.again)(attempt)
             event = ""
             for line in response.iter_lines():
                 name, _, text = line.partition(": ")

@@ -175,11 +175,11 @@ class AgentMemorySessionService(BaseSessionService):
         self, app: str, user: str, name: str, metadata: Mapping[str, Any], events: list[Event]
     ) -> Session:
         shared = _state(self._memory.values().get((_ROOT, app), _STATE))
-        theirs = self._user_state(app, user)
+        user_state = self._user_state(app, user)
         state = {
             **metadata.get(_STATE, {}),
             **{State.APP_PREFIX + key: value for key, value in shared.items()},
-            **{State.USER_PREFIX + key: value for key, value in theirs.items()},
+            **{State.USER_PREFIX + key: value for key, value in user_state.items()},
         }
         return Session(
             app_name=app, user_id=user, id=name, state=state, events=events,

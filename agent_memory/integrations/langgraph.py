@@ -147,14 +147,14 @@ class AgentMemoryStore(BaseStore):
                 first = condition.path
             else:
                 last = condition.path
-        found = self._values.namespaces(
+        namespaces = self._values.namespaces(
             (_ITEMS, *first),
             suffix=last,
             depth=None if op.max_depth is None else op.max_depth + 1,
             limit=op.limit,
             offset=op.offset,
         )
-        return [namespace[1:] for namespace in found]
+        return [namespace[1:] for namespace in namespaces]
 
     def _texts(self, op: PutOp) -> list[str]:
         if self.index_config is None or op.index is False:

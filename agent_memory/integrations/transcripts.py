@@ -215,7 +215,7 @@ _COMMANDS = re.compile(r"(?s:(?><((?:command|local-command|bash)-\w+)>.*?</\1>\s
 class Spoken(NamedTuple):
     """The message of a line, without the output of our hooks."""
 
-    whole: Json  # the whole message
+    full: Json  # the whole message
     # the message without reminders and commands. None if Claude Code itself wrote the message, for
     # example the summary of a compaction
     cleaned: Json | None
@@ -230,11 +230,11 @@ def spoken(line: Mapping[str, Any]) -> Spoken | None:
     role, content = message.get("role"), message.get("content")
     if role not in SPOKEN or line.get("type") not in SPOKEN or not isinstance(content, str | list):
         return None
-    whole = {"role": role, "content": without_ours_in(content)}
+    full = {"role": role, "content": without_ours_in(content)}
     if any(line.get(mark) for mark in _UNSAID):
-        return Spoken(whole, None)
-    cleaned = _user_content(whole["content"]) if role == "user" else whole["content"]
-    return Spoken(whole, {"role": role, "content": cleaned} if cleaned else None)
+        return Spoken(full, None)
+    cleaned = _user_content(full["content"]) if role == "user" else full["content"]
+    return Spoken(full, {"role": role, "content": cleaned} if cleaned else None)
 
 
 def claude_code_messages(line: Mapping[str, Any], place: str) -> list[Json]:

@@ -108,9 +108,9 @@ class Waiting:
         if timer is not None:
             timer.cancel()
 
-    def make_room(self, there: int) -> None:
-        """Close the connection with the longest wait, if the number `there` is over the limit."""
-        if there > self._most and self._timers:
+    def make_room(self, count: int) -> None:
+        """Close the connection with the longest wait, if the number `count` is over the limit."""
+        if count > self._most and self._timers:
             longest = next(iter(self._timers))
             self.end(longest)
             longest.transport.abort()

@@ -268,9 +268,9 @@ class VectorMemory(Block):
         return spelled, query
 
     def _search(self, scope: Scope, query: Query, limit: int) -> list[Said]:
-        from agent_memory.retrieval.statements import said
+        from agent_memory.retrieval.statements import messages_in
 
-        return said(self._vectors.search_vectors(self.name, scope.owner, query, limit))
+        return messages_in(self._vectors.search_vectors(self.name, scope.owner, query, limit))
 
     def _query(self, scope: Scope, question: str, today: date) -> Query:
         """Return a question's query, which also searches the pending entries."""

@@ -106,8 +106,8 @@ class _Answers:
         offered = self._offered(context)
         offer = offered.get(params.name)
         if offer is None:
-            there = ", ".join(offered) or "none for this credential"
-            return _failed(f"There is no tool {params.name[:64]!r}. Tools: {there}.")
+            names = ", ".join(offered) or "none for this credential"
+            return _failed(f"There is no tool {params.name[:64]!r}. Tools: {names}.")
         try:
             text = await self._run(context, lambda scope: offer.tool.call(scope, params.arguments))
         except InvalidInput as error:
@@ -239,7 +239,7 @@ def wire() -> tuple[TextIO, TextIO]:
     input. A second signal ends the process.
     """
     sys.stdout.flush()
-    theirs, ours = os.dup(0), os.dup(1)
+    stdin, stdout = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
@@ -251,7 +251,7 @@ def wire() -> tuple[TextIO, TextIO]:
 
     def pass_on() -> None:
         try:
-            while chunk := os.read(theirs, 65_536):
+            while chunk := os.read(stdin, 65_536):
                 while chunk:
                     chunk = chunk[os.write(write_end, chunk) :]
         finally:
@@ -267,7 +267,7 @@ def wire() -> tuple[TextIO, TextIO]:
     # a daemon thread ends with the process, even while it waits for input
     threading.Thread(target=pass_on, daemon=True, name="stdin").start()
     reading = os.fdopen(read_end, encoding="utf-8", errors="replace")
-    return reading, os.fdopen(ours, "w", encoding="utf-8", newline="\n")
+    return reading, os.fdopen(stdout, "w", encoding="utf-8", newline="\n")
 
 
 def serve(server: Server[Any], reading: TextIO, writing: TextIO) -> None:

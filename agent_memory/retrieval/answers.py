@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
 from agent_memory.core.text import identifiers, names
-from agent_memory.retrieval.corrections import Newer, beside, corrected, newest_of_a_form
+from agent_memory.retrieval.corrections import Newer, corrected, move_next_to, newest_of_a_form
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
     FULL,
@@ -128,7 +128,7 @@ def _without_echoes(
     session and seq of each reply to an earlier copy.
     """
     user_turns = [(hit.place, words_in(hit.text, languages)) for hit in hits if hit.is_user]
-    every = frozenset[str]().union(*(theirs for _, theirs in user_turns))
+    every = frozenset[str]().union(*(terms for _, terms in user_turns))
     places = [hit.place for hit in hits if hit.is_statement and hit.relevance >= _SURE]
 
     def is_echo(hit: Said) -> bool:
@@ -143,7 +143,7 @@ def _without_echoes(
         least = _REPEATED * len(news)
         if len(news & every) < least:  # the most common case
             return False
-        return any(len(news & theirs) >= least and at < hit.place for at, theirs in user_turns)
+        return any(len(news & terms) >= least and at < hit.place for at, terms in user_turns)
 
     return [hit for hit in hits if hit.is_user or not is_echo(hit)]
 
@@ -158,14 +158,14 @@ def _with_replies(results: list[Said], hits: Sequence[Said]) -> list[Said]:
     for statement in [hit for hit in results if hit.is_user and hit.relevance >= _LIKELY]:
         reply = at.get((statement.record.session_id, statement.record.last + 1))
         if reply is not None and not reply.is_user:
-            results = beside(results, statement, reply, True)
+            results = move_next_to(results, statement, reply, True)
     if not results:
         return results
     shown = {hit.record.id for hit in results}
     replies = [hit for hit in hits if not hit.is_user]
     for hit in replies[:_SAID]:
         if hit.record.id not in shown:
-            results = beside(results, results[-1], hit, False, corrects=False)
+            results = move_next_to(results, results[-1], hit, False, corrects=False)
     return results
 
 
@@ -176,5 +176,5 @@ def _with_similar(results: list[Said], samples: Sequence[Said], newer: Newer) ->
         for hit, near in newer(sample):
             if near >= _SIMILAR and hit.record.id not in ids and hit.is_statement:
                 ids.add(hit.record.id)
-                results = beside(results, sample, hit, False)
+                results = move_next_to(results, sample, hit, False)
     return results

@@ -81,7 +81,7 @@ def corrected(
     least = min(nearest, _NEARLY * nearest)  # may be negative
     statement = next(hit for hit in possible if _alone(hit) >= least)
     if statement is not sure[0]:
-        results = beside(results, sure[0], statement, True)
+        results = move_next_to(results, sure[0], statement, True)
     return corrections.applied(results, statement)
 
 
@@ -104,7 +104,7 @@ class _Corrections:
         """
         since = self._since(statement)
         for hit in reversed(self._nearer(since, _NEAR_BEHIND, _BEHIND) if self.in_context else []):
-            results = beside(results, statement, hit, False, corrects=False)
+            results = move_next_to(results, statement, hit, False, corrects=False)
         unique: dict[str, tuple[Said, bool]] = {}
         leaning = [(hit, False) for hit in self._leaning(statement)]
         for hit, same_form in [*self._replacing(statement, since), *leaning]:
@@ -117,10 +117,10 @@ class _Corrections:
                 self._replaces(other, hit) or self._replaces(hit, other) for other, _ in nearest
             )
             if same_form or (self.in_context and (alone or changes(hit.text))):
-                results = beside(results, anchor, hit, True)
+                results = move_next_to(results, anchor, hit, True)
                 anchor = hit
             else:
-                results = beside(results, statement, hit, False)
+                results = move_next_to(results, statement, hit, False)
         return results
 
     def with_leaning(self, results: list[Said]) -> list[Said]:
@@ -132,7 +132,7 @@ class _Corrections:
                 if hit.record.id not in before:
                     before.add(hit.record.id)
                     is_sure = takes_back(hit.text)
-                    results = beside(results, statement, hit, self.in_context and is_sure)
+                    results = move_next_to(results, statement, hit, self.in_context and is_sure)
         return results
 
     def _replacing(self, statement: Said, since: Since) -> list[tuple[Said, bool]]:
@@ -207,13 +207,13 @@ def newest_of_a_form(results: list[Said], question: str) -> list[Said]:
         for old in results:
             if old.record.id == own:
                 break
-            theirs = words.get(old.record.id)
-            if theirs is None or not theirs & query_words <= words[own]:
+            old_words = words.get(old.record.id)
+            if old_words is None or not old_words & query_words <= words[own]:
                 continue
-            if not (repeats_most(words[own], theirs) or differs_in_value(hit.text, old.text)):
+            if not (repeats_most(words[own], old_words) or differs_in_value(hit.text, old.text)):
                 continue
             if hit.follows(old):
-                results = beside(results, old, hit, True)
+                results = move_next_to(results, old, hit, True)
                 break
     return results
 
@@ -227,7 +227,7 @@ def _alone(hit: Said) -> float:
     return own.get("meaning", 0.0) + own.get("words", 0.0)
 
 
-def beside(
+def move_next_to(
     results: list[Said], statement: Said, hit: Said, before: bool, *, corrects: bool = True
 ) -> list[Said]:
     """Move `hit` directly before `statement` if `before`, otherwise directly behind it.

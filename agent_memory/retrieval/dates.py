@@ -155,7 +155,7 @@ def _ago(today: date, match: re.Match[str]) -> Period:
     many, unit = match.groups()
     count = _AMOUNT.get(many) or int(many)
     at = before(today, count, unit)
-    return Period(at - timedelta(3), at + timedelta(3)) if unit == "week" else whole(at, unit)
+    return Period(at - timedelta(3), at + timedelta(3)) if unit == "week" else period_at(at, unit)
 
 
 def _since(today: date, match: re.Match[str]) -> Period:
@@ -165,7 +165,7 @@ def _since(today: date, match: re.Match[str]) -> Period:
 
 def _last(today: date, match: re.Match[str], count: int = 1, unit: str = "") -> Period:
     unit = unit or match[1]
-    return whole(before(today, count, unit), unit)
+    return period_at(before(today, count, unit), unit)
 
 
 _day = partial(_last, unit="day")
@@ -192,7 +192,7 @@ def before(today: date, count: int, unit: str) -> date:
     return date(year, month, min(today.day, monthrange(year, month)[1]))
 
 
-def whole(at: date, unit: str) -> Period:
+def period_at(at: date, unit: str) -> Period:
     """Return the day, week, weekend, month or year of a day."""
     if unit in ("week", "weekend"):
         monday = at - timedelta(at.weekday())
@@ -228,14 +228,14 @@ _PAST_PERIODS = _compiled(
     (r"\b(week|weekend|month|year) last\b", _last),
     (
         r"\b(?:did|was|were|have|had)\b.*\bthis (week|month|year)\b",
-        lambda today, match: Period(whole(today, match[1]).first, today),
+        lambda today, match: Period(period_at(today, match[1]).first, today),
     ),
     (rf"\blast ({_DAYS_OF_WEEK})\b", _weekday),
     (rf"\b({_DAYS_OF_WEEK}) last\b", _weekday),
     (rf"\blast ({'|'.join(_SEASONS)})\b{_OF_YEAR}", _season),
     (
         r"\b(?:in|during) ((?:19|20)\d\d)\b",
-        lambda _, match: whole(date(int(match[1]), 1, 1), "year"),
+        lambda _, match: period_at(date(int(match[1]), 1, 1), "year"),
     ),
 )
 _PERIODS = (  # the last three may also be in the future
@@ -244,7 +244,7 @@ _PERIODS = (  # the last three may also be in the future
         (rf"\b(?:on|this) ({_DAYS_OF_WEEK})\b", _weekday),
         (
             r"(?<!\bfor )\b(?:on|at|in|over|this|my)(?: the)? weekend\b",
-            lambda today, _: whole(today - timedelta((today.weekday() - 5) % 7), "weekend"),
+            lambda today, _: period_at(today - timedelta((today.weekday() - 5) % 7), "weekend"),
         ),
         (rf"\b(?:in|this|during|over)(?: the)? ({'|'.join(_SEASONS)})\b{_OF_YEAR}", _season),
     ),

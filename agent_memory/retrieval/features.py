@@ -164,8 +164,8 @@ class Postings(NamedTuple):
     def only(self, keep: np.ndarray) -> Self:
         """Return the postings of the records that `keep` selects, renumbered."""
         after = (np.cumsum(keep) - 1).astype(np.uint16)
-        there = keep[self.places]
-        return self._sorted(self.ids[there], after[self.places[there]], self.weights[there])
+        mask = keep[self.places]
+        return self._sorted(self.ids[mask], after[self.places[mask]], self.weights[mask])
 
     def texts(self, count: int) -> list[Terms]:
         """Return the terms of each of `count` records, sorted by word number."""

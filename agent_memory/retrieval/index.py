@@ -403,10 +403,10 @@ def _best(scores: np.ndarray, depth: int, above: float) -> np.ndarray:
     """Return the indexes of the best scores above a limit, unordered. Ties go to the first."""
     places = np.flatnonzero(scores > above)
     if depth < len(places):
-        there = scores[places]
-        bar = np.partition(there, len(there) - depth)[len(there) - depth]
-        sure = places[there > bar]
-        places = np.concatenate([sure, places[there == bar][: depth - len(sure)]])
+        values = scores[places]
+        bar = np.partition(values, len(values) - depth)[len(values) - depth]
+        sure = places[values > bar]
+        places = np.concatenate([sure, places[values == bar][: depth - len(sure)]])
     return places
 
 

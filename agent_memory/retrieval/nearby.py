@@ -13,7 +13,7 @@ from itertools import pairwise
 from agent_memory.core.query_text import ends_asking, is_courtesy
 from agent_memory.core.text import sentences
 from agent_memory.retrieval.answers import informative_hits
-from agent_memory.retrieval.corrections import beside
+from agent_memory.retrieval.corrections import move_next_to
 from agent_memory.retrieval.score import GAP, SHORT
 from agent_memory.retrieval.statements import Said
 
@@ -39,14 +39,14 @@ def _with_exchanges(results: list[Said], hits: Sequence[Said]) -> list[Said]:
     This result is the question, the answer, the message before the question, or the reply.
     """
     every = sorted(hits, key=lambda hit: (hit.record.session_id, hit.record.first))
-    for at, (asked, answer) in enumerate(pairwise(every)):
-        if not (answer.is_statement and _answers(answer, asked)):
+    for at, (question, answer) in enumerate(pairwise(every)):
+        if not (answer.is_statement and _answers(answer, question)):
             continue
-        near = {hit.record.id for hit in every[max(0, at - 1) : at + 3] if _is_near(hit, asked)}
+        near = {hit.record.id for hit in every[max(0, at - 1) : at + 3] if _is_near(hit, question)}
         first = next((hit for hit in results if hit.record.id in near), None)
         if first is None:
             continue
-        for hit in (answer, asked):
+        for hit in (answer, question):
             results = _behind(results, first, hit)
     return results
 
@@ -92,16 +92,16 @@ def _behind(results: list[Said], first: Said, hit: Said) -> list[Said]:
     ids = [other.record.id for other in results]
     if hit.record.id in ids[: ids.index(first.record.id) + 1]:
         return results
-    return beside(results, first, hit, False, corrects=False)
+    return move_next_to(results, first, hit, False, corrects=False)
 
 
-def _answers(answer: Said, asked: Said) -> bool:
+def _answers(answer: Said, question: Said) -> bool:
     """Return whether a statement is a short answer to the question of the hit before it."""
-    if len(answer.text.split()) > SHORT or not _is_near(answer, asked):
+    if len(answer.text.split()) > SHORT or not _is_near(answer, question):
         return False
-    if answer.speaker == asked.speaker:
+    if answer.speaker == question.speaker:
         return False
-    questions = filter(ends_asking, sentences(asked.text)[-2:])
+    questions = filter(ends_asking, sentences(question.text)[-2:])
     return not all(map(_OFFERS.search, questions))
 
 

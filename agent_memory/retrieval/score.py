@@ -73,7 +73,7 @@ class Candidates(NamedTuple):
     def at(self, rows: np.ndarray) -> Self:
         return type(self)(*self[:3], *(column[rows] for column in self[3:]))
 
-    def found(self, rows: np.ndarray) -> tuple[list[str], list[Callable[[], Encoding]]]:
+    def records(self, rows: np.ndarray) -> tuple[list[str], list[Callable[[], Encoding]]]:
         """Return the ids of records, and functions that return their encodings."""
         places = zip(self.sources[rows].tolist(), self.numbers[rows].tolist(), strict=True)
         pairs = [(self.indexes[source], number) for source, number in places]
@@ -100,7 +100,7 @@ class Candidates(NamedTuple):
         own = self.places[["session", "seq", "part"]]
         same = own[1:] == own[:-1]
         rows = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
-        first = dict(zip(reversed(self.found(rows)[0]), reversed(rows.tolist()), strict=True))
+        first = dict(zip(reversed(self.records(rows)[0]), reversed(rows.tolist()), strict=True))
         return np.isin(np.arange(len(own)), [*set(rows.tolist()).difference(first.values())])
 
     def neighbours(self, steps: np.ndarray) -> np.ndarray:
@@ -195,7 +195,7 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     chosen = np.flatnonzero(wanted[best])
     best = best[chosen]
     return Ranked(
-        *candidates.found(best),
+        *candidates.records(best),
         counted[chosen],
         relevance[best],
         parts[best],
@@ -247,25 +247,25 @@ def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
 def _parts(candidates: Candidates, query: Query, worth: np.ndarray, near: np.ndarray) -> np.ndarray:
     """Return the value of each term for each record. `near` are the neighbours of the records."""
     numbers, count = fitted(), len(candidates.places)
-    there = (candidates.weights > 0).astype(np.float32)
+    has_word = (candidates.weights > 0).astype(np.float32)
     # for each record and word, the mean over the word's pieces
-    belongs = (query.owners[:, None] == np.arange(there.shape[1])).astype(np.float32)
+    belongs = (query.owners[:, None] == np.arange(has_word.shape[1])).astype(np.float32)
     strength = candidates.best @ (belongs / np.maximum(1, belongs.sum(axis=0)))
     compared = np.asarray(candidates.best.any(axis=1))  # records with word pieces
-    unread = np.where(there > 0, 1, numbers["absent"])
+    unread = np.where(has_word > 0, 1, numbers["absent"])
     # a number has no pieces in a query: it is present or absent
-    present = np.ones(there.shape[1])
+    present = np.ones(has_word.shape[1])
     present[query.owners] = numbers["present"]
-    strength = np.where(compared[:, None], np.maximum(strength, present * there), unread)
+    strength = np.where(compared[:, None], np.maximum(strength, present * has_word), unread)
     share = worth / worth.sum() if len(worth) else worth
     words = strength @ share
     parts = np.array([*numbers["around"].values()], np.float32)[:, None, None]
     around = np.maximum(strength, (parts * _at(strength, near)).max(axis=0))
-    covered = np.maximum(there, _at(there, near).max(axis=0))
+    covered = np.maximum(has_word, _at(has_word, near).max(axis=0))
     words_around = around @ share
     # the cosine of unrelated texts becomes 0; the minimum of -1 matters for baselines near 1
     cosines = np.maximum(-1, (candidates.cosines - query.baseline) / (1 - query.baseline))
-    meaning = np.where(candidates.filled, cosines, numbers["without_vector"] * (there @ share))
+    meaning = np.where(candidates.filled, cosines, numbers["without_vector"] * (has_word @ share))
     if not len(worth):  # a question of stop words only is ranked by meaning
         words = words_around = meaning
     total, size = meaning.copy(), np.ones(count, np.float32)

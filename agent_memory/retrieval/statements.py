@@ -164,7 +164,7 @@ class Said(NamedTuple):
         return not self.asks and not requests(self.text)
 
 
-def said(hits: Iterable[Hit]) -> list[Said]:
+def messages_in(hits: Iterable[Hit]) -> list[Said]:
     return [
         Said(
             *(record, hit.score, hit.relevance, hit.parts, hit.cosine, hit.words, hit.encoding),

@@ -37,15 +37,15 @@ def spoken(entries: Sequence[Entry], roles: Sequence[str]) -> list[tuple[Entry, 
         (entry, turn)
         for entry in entries
         if role_of(entry.message) in roles
-        for turn in turns_said(entry)
+        for turn in turns_in(entry)
     ]
 
 
-def turns_said(entry: Entry) -> list[Turn]:
+def turns_in(entry: Entry) -> list[Turn]:
     """Return the turns of an entry: several if the message is long, none if it has no text."""
-    message, whole = entry.message, entry.message.text()
-    text = whole.strip()
-    begin = whole.index(text)
+    message, full = entry.message, entry.message.text()
+    text = full.strip()
+    begin = full.index(text)
     spans = passages(text) if text and text != DELETED else []
     count = len(text.split()) if spans else 0
     return [

@@ -171,9 +171,9 @@ class Tokens(NamedTuple):
         cosines = np.zeros((len(self.starts) - 1, len(questions)), np.float32)
         filled = np.flatnonzero(np.diff(self.starts))
         if len(filled) and len(questions):
-            found = products(self.rows, questions.astype(np.float32).T)
+            scores = products(self.rows, questions.astype(np.float32).T)
             first = self.starts[:-1][filled].astype(np.intp)
-            cosines[filled] = np.maximum.reduceat(found, first, axis=0) / 127**2
+            cosines[filled] = np.maximum.reduceat(scores, first, axis=0) / 127**2
         return cosines
 
 

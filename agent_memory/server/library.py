@@ -64,7 +64,7 @@ def operation_of(call: Call) -> Operation:
         input_of(call),
         form.shape,
         (summary.rstrip(".:") + ".", described),
-        once=call.once,
+        keyed=call.keyed,
         again=call.again,
         versioned=call.versioned,
         run_all=_append_all if call.name == "append_messages" else None,
@@ -167,7 +167,7 @@ def _arguments(call: Call, at: At, request: Any) -> tuple[dict[str, Any], Sequen
     for name, field in call.fields.items():
         if field.many:
             places = arguments.pop(name, ())
-    if call.once and at.key is not None:
+    if call.keyed and at.key is not None:
         arguments["key"] = at.key
     if call.versioned and at.version is not None:
         arguments["expected"] = at.version

@@ -94,7 +94,7 @@ class Operation:
     form: type[Form]
     answer: Shape | None  # the form of the response; None for a stream
     about: tuple[str, str]  # the summary and the rest of the description
-    once: bool = False  # whether the call takes an Idempotency-Key
+    keyed: bool = False  # whether the call takes an Idempotency-Key
     again: bool = True  # whether a repeated call has no further effect; see `Call.again`
     versioned: bool = False  # whether the call takes If-Match
     streams: Streamed = ""  # the media type of a streamed response; empty for one JSON response
@@ -262,7 +262,7 @@ def _call(call: Operation) -> dict[str, Any]:
     parameters = [_parameter("path", name, fields.pop(name), True) for name in call.in_path]
     if not call.has_body:
         parameters += [_parameter("query", name, fields[name], name in needed) for name in fields]
-    extras = [_USER] * call.of_user + [_KEY] * call.once + [_VERSION] * call.versioned
+    extras = [_USER] * call.of_user + [_KEY] * call.keyed + [_VERSION] * call.versioned
     for where, name, description, plain in extras:
         parameters.append(_parameter(where, name, {**plain, "description": description}, False))
     summary, more = call.about

@@ -91,7 +91,7 @@ def key_of(headers: Headers, operation: Operation) -> str | None:
     key = _header(headers, "idempotency-key")
     if key is None:
         return None
-    if not (operation.once or operation.again):
+    if not (operation.keyed or operation.again):
         raise Refused(
             Kind.INVALID,
             "This call takes no Idempotency-Key: a repeated call takes effect twice. Leave the key "

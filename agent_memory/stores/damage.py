@@ -54,7 +54,7 @@ def leave_out(error: StoreError) -> None:
         logger.warning("left out: %s", text)
 
 
-def whole(values: Iterable[Value]) -> Iterator[Value]:
+def all_or_raise(values: Iterable[Value]) -> Iterator[Value]:
     """Yield the values of an iterable. Raise `Damaged` if the iterable leaves out a value."""
     walk = iter(values)
     while True:

@@ -81,7 +81,7 @@ def test_each_write_is_done_once(lasting: Service, writes: list[Any]) -> None:
     assert [one["seq"] for one in log] == list(range(1, len(wanted) + 1))
 
 
-ONCE = [one.name for one in BY_NAME.values() if one.once]
+ONCE = [one.name for one in BY_NAME.values() if one.keyed]
 OTHER: dict[str, dict[str, Any]] = {
     "append_messages": {"messages": [said("other")]},
     "append_shared": {"messages": [said("other")]}, "after_turn": {"answer": "Other."},
@@ -119,7 +119,7 @@ def test_a_key_names_one_write(service: Service, name: str) -> None:
         assert refused.status == 422
 
 
-@pytest.mark.parametrize("name", [one.name for one in OPERATIONS if not one.once | one.again])
+@pytest.mark.parametrize("name", [one.name for one in OPERATIONS if not one.keyed | one.again])
 def test_a_key_that_would_not_count_is_refused(service: Service, name: str) -> None:
     """Wrong: a call ignores its key, so that a retry takes effect twice."""
     given = sample(service, name, "ana")

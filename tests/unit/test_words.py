@@ -31,7 +31,7 @@ from agent_memory.retrieval.index import TextIndex
 from agent_memory.retrieval.languages import ALL_LATIN, ENGLISH, languages_of, persons
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS
-from agent_memory.retrieval.statements import Said, leans, said
+from agent_memory.retrieval.statements import Said, leans, messages_in
 from agent_memory.retrieval.vectors import encoding_of
 from agent_memory.retrieval.words import Forms, forms_of, roots, words, words_up_to
 from tests.histories import texts
@@ -498,7 +498,7 @@ def test_relevance_is_a_probability(texts: Sequence[str], question: str) -> None
 def hit_of(text: str, score: float, **fields: Any) -> Said:
     day = datetime(2024, 1, 1, tzinfo=UTC)
     record = Record(text, "ana", "s", 1, 1, text, (1,), day, {"role": "user"})
-    return said([Hit(record, score, relevance=0.9, **fields)])[0]
+    return messages_in([Hit(record, score, relevance=0.9, **fields)])[0]
 
 
 def test_a_hit_that_is_unlike_the_question_by_itself() -> None:

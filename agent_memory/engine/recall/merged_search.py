@@ -213,11 +213,11 @@ class LogBlock(ManualBlock):
             return []
         from agent_memory.retrieval.answers import answers
         from agent_memory.retrieval.query import Query
-        from agent_memory.retrieval.statements import said
+        from agent_memory.retrieval.statements import messages_in
         from agent_memory.retrieval.turns import recalls
 
         query = Query.of_question(question, NoEmbedder(), today)
-        matches = said(hits(index.traits.search(query, len(index.records)), index.records))
+        matches = messages_in(hits(index.traits.search(query, len(index.records)), index.records))
         least = scope.floor * self.resources.min_relevance
         options = {"corrects": query.period is None, "in_context": scope.in_context}
         best = answers(question, matches, least, lambda stated: [], **options)

@@ -20,12 +20,12 @@ from agent_memory.integrations.imports.conversations import (
     Skipped,
     SourceMessage,
     Unread,
+    guard,
     id_by_place,
     named,
     read_each,
     titled,
     usable,
-    whole,
 )
 from agent_memory.integrations.imports.files import OpenFile, SourceFiles, lines
 from agent_memory.integrations.transcripts import (
@@ -62,7 +62,7 @@ def _transcript(file: OpenFile) -> Iterator[Event]:
         elif not isinstance(part.value, dict):
             yield Unread(part.where, "not an object")
         elif part.value.get("type") in SPOKEN:
-            yield from whole(part.where, _line(part.where, place, part.value, file.stem, tree))
+            yield from guard(part.where, _line(part.where, place, part.value, file.stem, tree))
         elif part.value.get("type") != "summary":
             yield Skipped(f"lines of the type {str(part.value.get('type'))[:40]!r}")
 
@@ -72,7 +72,7 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
     if speech is None:
         yield Unread(where, "the role or content of its `message` is not valid for Claude's API")
         return
-    if not speech.whole["content"]:
+    if not speech.full["content"]:
         yield Skipped("empty messages")
         return
     main = named("claude-code", text_in(line.get("sessionId")) or stem)
@@ -88,7 +88,7 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
     notes |= titled(None, model=message.get("model"))
     fields: Json = {"raw": speech.cleaned, "format": "anthropic.messages"}
     if speech.cleaned is None:
-        fields = {"raw": {"message": speech.whole}, "format": _CLAUDE_CODE}
+        fields = {"raw": {"message": speech.full}, "format": _CLAUDE_CODE}
     elif isinstance(speech.cleaned["content"], str):
         fields = speech.cleaned
     fields = {**fields, "metadata": notes}

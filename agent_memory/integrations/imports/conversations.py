@@ -99,10 +99,10 @@ def read_each(
         if isinstance(part, Unread):
             yield part
         else:
-            yield from whole(part.where, read(part)) if isinstance(part, Element) else read(part)
+            yield from guard(part.where, read(part)) if isinstance(part, Element) else read(part)
 
 
-def whole(where: str, events: Iterable[Event]) -> Iterator[Event]:
+def guard(where: str, events: Iterable[Event]) -> Iterator[Event]:
     """Yield the events of a part, or a single `Unread` if a field of the part has a wrong type."""
     try:
         complete = list(events)

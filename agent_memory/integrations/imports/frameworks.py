@@ -55,7 +55,7 @@ _HISTORY = {"id", "session_id", "message"}
 def _tables(source: SourceFiles, columns: set[str], what: str) -> list[str]:
     """Return the names of the tables with these columns. Users can configure the names."""
     columns_of = tables(source.path) if is_database(source) else {}
-    names = [name for name, there in columns_of.items() if columns <= set(there)]
+    names = [name for name, existing in columns_of.items() if columns <= set(existing)]
     if not names:
         wanted = ", ".join(sorted(columns))
         raise InvalidInput(f"{source.path} is not {what}: no table has the columns {wanted}.")

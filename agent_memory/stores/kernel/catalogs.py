@@ -319,24 +319,24 @@ def _rebuilt(source: Owned) -> Catalog:
         body = source.segments([name]).get(name)
         segment = opened(body)
         ids = () if segment is None else segment.names.all()
-        there = [numbers[record_id] for record_id in ids if record_id in numbers]
-        if body is None or segment is None or not there:
+        present = [numbers[record_id] for record_id in ids if record_id in numbers]
+        if body is None or segment is None or not present:
             lost.append(name)
         else:
-            parts.append(Part(name, min(there), max(there), segment.records, len(body)))
+            parts.append(Part(name, min(present), max(present), segment.records, len(body)))
     parts.sort(key=attrgetter("first"))
-    apart = [part for at, part in enumerate(parts) if not at or part.first > parts[at - 1].last]
-    lost += [part.name for part in parts if part not in apart]
-    catalog = Catalog(parts=tuple(apart))
+    valid = [part for at, part in enumerate(parts) if not at or part.first > parts[at - 1].last]
+    lost += [part.name for part in parts if part not in valid]
+    catalog = Catalog(parts=tuple(valid))
     held = {at for some in catalog.holding(numbers.values()).values() for at in some}
-    ends = [part.last for part in apart]
+    ends = [part.last for part in valid]
     others = sorted(set(numbers.values()) - held)
     for _, run in groupby(others, lambda at: sum(end < at for end in ends)):
         some = [*run]
-        apart.append(Part(secrets.randbits(62), some[0], some[-1], len(some), 0))
-    apart.sort(key=attrgetter("first"))
+        valid.append(Part(secrets.randbits(62), some[0], some[-1], len(some), 0))
+    valid.sort(key=attrgetter("first"))
     last = max(numbers.values(), default=0)
-    return Catalog(last + 1, tuple(apart), lost=tuple(lost))
+    return Catalog(last + 1, tuple(valid), lost=tuple(lost))
 
 
 class _Near(NamedTuple):
@@ -364,10 +364,10 @@ def _groups(near: Sequence[_Near]) -> list[list[Part]]:
                 continue
             for group in _packed(run_items):
                 parts = [part for item in group for part in item.parts]
-                whole = _Near(parts, sum(item.share for item in group))
+                merged = _Near(parts, sum(item.share for item in group))
                 is_full = group[-1] is not run_items[-1]
-                enough = whole.share >= level if below else len(group) >= _NEIGHBOURS
-                grown += [whole] if is_full or enough else group
+                enough = merged.share >= level if below else len(group) >= _NEIGHBOURS
+                grown += [merged] if is_full or enough else group
         near = grown
     return [item.parts for item in near if len(item.parts) > 1]
 

@@ -223,11 +223,11 @@ def walked(source: Owned, every: Sequence[str]) -> Iterator[tuple[list[Record], 
             parts = catalog.holding(left) if left else {}
             for part, numbers in parts.items():
                 segment = segment_of(part)
-                there = [n for n in sorted(numbers) if segment and left[n].id in segment[0]]
-                if segment and there:
-                    records = [left[number] for number in there]
+                present = [n for n in sorted(numbers) if segment and left[n].id in segment[0]]
+                if segment and present:
+                    records = [left[number] for number in present]
                     yield records, segment[1].at([segment[0][record.id] for record in records])
-                    left = {n: record for n, record in left.items() if n not in there}
+                    left = {n: record for n, record in left.items() if n not in present}
             ids = [record.id for record in left.values()]
             if not left or source.catalog() == before:
                 break

@@ -130,7 +130,7 @@ def entry_for_caller(entry: Entry) -> Entry:
 class KnownSession(NamedTuple):
     """The cached state of a session."""
 
-    head: Head  # the head; its `end` and `total` may be outdated: pass `whole()` to callers
+    head: Head  # the head; its `end` and `total` may be outdated: pass `current()` to callers
     version: int  # the version of the head's document; 0 for a session that is not stored
     tail: tuple[int, int]  # the log's current end and total
 
@@ -138,7 +138,7 @@ class KnownSession(NamedTuple):
     def of(cls, head: Head) -> KnownSession:
         return cls(head, coding.stamp_of(head) if head.version else 0, (head.end, head.total))
 
-    def whole(self) -> Head:
+    def current(self) -> Head:
         return with_tail(self.head, *self.tail)
 
 
@@ -196,7 +196,7 @@ def planned(
 
     `stored` has the stored documents of the keys. Raises the errors of `SessionStore.append_once`.
     """
-    before, once, drafts = session.whole(), request.once, request.drafts
+    before, once, drafts = session.current(), request.once, request.drafts
     places = tuple(range(len(drafts)))
     if request.own and session.version and before.user_id is None:
         raise SessionOfAnotherUser(f"Session {request.session_id!r} was created without a user.")
@@ -204,8 +204,8 @@ def planned(
     if once is not None:
         extend(before, (), request.user_id)  # a refused caller must not learn whether keys exist
         ids = {name: coding.key_id(request.session_id, name) for name in once.names}
-        keys = {name: there for name, at in ids.items() if (there := stored.get(at)) is not None}
-        decoded = {name: coding.key_of(there) for name, there in keys.items()}
+        keys = {name: doc for name, at in ids.items() if (doc := stored.get(at)) is not None}
+        decoded = {name: coding.key_of(doc) for name, doc in keys.items()}
         chosen = once.chosen(len(drafts), before.end, decoded)
         if not chosen.places:
             return Appended(before, (), chosen.before)
@@ -224,8 +224,8 @@ def planned(
     writes.append(k.Wake([at], coding.micros_of(request.within)))
     if once is not None:
         for name in once.names:
-            key, there = coding.key_id(request.session_id, name), keys.get(name)
-            conditions.append(k.Missing(key) if there is None else k.VersionIs(key, there.version))
+            key, doc = coding.key_id(request.session_id, name), keys.get(name)
+            conditions.append(k.Missing(key) if doc is None else k.VersionIs(key, doc.version))
         if once.since is not None:
             since = coding.to_micros(once.since)
             old = k.Scan(k.KEY, session=request.session_id, first_below=since)

@@ -100,7 +100,7 @@ class SessionStore:
             line, after = quick
             if self._kernel.extend(k.head_id(session_id), session.version, line, micros_of(within)):
                 self._known.put(session_id, after)
-                return after.whole()
+                return after.current()
         return self._append(request).head
 
     def append_once(
@@ -163,7 +163,7 @@ class SessionStore:
             try:
                 if place in plans and request.session_id in committed:
                     self._known.put(request.session_id, plans[place].after)
-                    results.append(Appended(plans[place].after.whole(), plans[place].places))
+                    results.append(Appended(plans[place].after.current(), plans[place].places))
                 else:
                     results.append(self._append(request))
             except Exception as error:  # noqa: BLE001 - the error concerns only this append
@@ -197,14 +197,14 @@ class SessionStore:
         ids = [head, *(key_id(request.session_id, name) for name in names)]
         for _ in range(TRIES):
             if plan is None:
-                there = self._kernel.documents(ids, tails=True)
-                docs = dict(zip(ids, there, strict=True))
+                stored = self._kernel.documents(ids, tails=True)
+                docs = dict(zip(ids, stored, strict=True))
                 tail = k.EMPTY if (document := docs[head]) is None else document.tail
             else:
                 outcome = self._kernel.commit(plan.batch)
                 if outcome.done:
                     self._known.put(request.session_id, plan.after)
-                    return Appended(plan.after.whole(), plan.places)
+                    return Appended(plan.after.current(), plan.places)
                 docs, tail = outcome.documents, outcome.tails[request.session_id]
             result = log.planned(
                 log.known_session(request.session_id, docs[head], tail), request, docs
@@ -507,7 +507,7 @@ class SessionStore:
         With `user_id`, only heads of this user are returned. Sessions whose deletion has begun are
         included, with `deleting` set. Damaged heads are left out, and do not count towards `limit`.
         """
-        whole = k.Scan(k.HEAD, None if user_id is None else f"user:{user_id}", tails=True)
+        scan = k.Scan(k.HEAD, None if user_id is None else f"user:{user_id}", tails=True)
 
         def decode(head: k.Document) -> Head:
             (full,) = [head] if head.about else self._kernel.documents([head.key], tails=True)
@@ -515,7 +515,7 @@ class SessionStore:
 
         heads: list[Head] = []
         while (wanted := limit - len(heads)) > 0:
-            page = whole._replace(after=after or "", limit=wanted)
+            page = scan._replace(after=after or "", limit=wanted)
             try:
                 documents = self._kernel.scan(page)
             except Damaged:  # pages of the file are damaged; its index of ids may be intact

@@ -156,12 +156,12 @@ class KernelStore(RecordStore):
     def _announce(self, block: str, embedding: tuple[int, str]) -> None:
         """Register a block's embedding. Raise `DimensionMismatch` if it has another embedding."""
         at = k.DocId(k.BLOCKS, block)
-        mine = embedding_document(block, embedding)
+        wanted = embedding_document(block, embedding)
         stored = self._kernel.documents([at])[0]
         if stored is None:  # otherwise nothing is written, so that a reader waits for no writer
-            outcome = self._kernel.commit(k.Batch([k.Missing(at)], [k.Put(mine)]))
-            stored = mine if outcome.done else outcome.documents[at] or mine
-        if stored.version != mine.version:
+            outcome = self._kernel.commit(k.Batch([k.Missing(at)], [k.Put(wanted)]))
+            stored = wanted if outcome.done else outcome.documents[at] or wanted
+        if stored.version != wanted.version:
             raise DimensionMismatch(mismatch(block, embedding_of(stored), embedding))
 
     def put_vectors(

@@ -158,8 +158,8 @@ def in_documents(log: str, session: str, generation: int, row: Doc) -> list[Doc]
     place = {"log": log, "session": session, "g": generation}
     if len(row["text"]) + len(row["body"]) <= _PIECE:
         return [{"_id": ids_of(log, row)[0], **place, **row}]
-    whole = json.dumps([row["text"], row["body"]], ensure_ascii=False)
-    parts = [whole[at : at + _PIECE] for at in range(0, len(whole), _PIECE)]
+    encoded = json.dumps([row["text"], row["body"]], ensure_ascii=False)
+    parts = [encoded[at : at + _PIECE] for at in range(0, len(encoded), _PIECE)]
     row["pieces"] = len(parts)
     own, *ids = ids_of(log, row)
     place |= {"seq": row["seq"], "w": row["w"]}

@@ -137,10 +137,10 @@ class MongoDBKernel(k.Kernel):
         if self._all_hold(batch.conditions, docs):
             return None
         by_id = {at: docs.get(self._place(at)) for at in ids}
-        there = {
+        documents = {
             at: mongo.document_of(doc) if doc and doc["live"] else None for at, doc in by_id.items()
         }
-        return k.Outcome(False, there, {session: self._tail(docs, session) for session in logs})
+        return k.Outcome(False, documents, {session: self._tail(docs, session) for session in logs})
 
     def _all_hold(self, conditions: Sequence[k.Condition], docs: Mapping[str, Doc]) -> bool:
         ids, logs = named(conditions)

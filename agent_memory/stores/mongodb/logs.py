@@ -72,8 +72,8 @@ class Logs:
             log, lines = head["log"], head["lines"]
             older = [seq for seq in seqs if seq <= head["spilled"]]
             for some in chunks(older):
-                whole = some[-1] - some[0] + 1 == len(some)
-                where = {"$gte": some[0], "$lte": some[-1]} if whole else {"$in": some}
+                consecutive = some[-1] - some[0] + 1 == len(some)
+                where = {"$gte": some[0], "$lte": some[-1]} if consecutive else {"$in": some}
                 ranges.append({"log": log, "seq": where})
             for seq in seqs[len(older) :]:
                 if (row := lines.get(mongo.field_of(seq))) is not None:

@@ -105,7 +105,7 @@ class QdrantStore:
         name = self._own(block, width) if block in self._opened else self._stored(block, width)
         depth = int(_MORE * max(DEPTH, limit))
         requests = points.queries(owner, query, depth) if limit > 0 and name else []
-        found: dict[Any, Any] = {}
+        by_id: dict[Any, Any] = {}
         word_counts, count, dimension = [0.0] * len(query.words), 0, 0
         if requests and name is not None:
             dimension = embedding(name)[0]
@@ -121,14 +121,14 @@ class QdrantStore:
                         wanted = points.neighbourhood(owner, candidates)
                         most = _NEAR * len(candidates)
                         near, _ = client.scroll(name, wanted, limit=most, with_vectors=True)
-                        found = {**{point.id: point for point in near}, **candidates}
+                        by_id = {**{point.id: point for point in near}, **candidates}
                 word_counts = points.holding(query, answers, count)
             except Missing:
                 stored, opened = self._collections.of(block), self._opened.get(block)
                 if stored and opened and stored != name:
                     raise DimensionMismatch(mismatch(block, embedding(stored), opened)) from None
-                found, word_counts, count = {}, [0.0] * len(query.words), 0
-        every = [*found.values()]
+                by_id, word_counts, count = {}, [0.0] * len(query.words), 0
+        every = [*by_id.values()]
         return points.ranked_hits(every, dimension, query, word_counts, count, limit, block)
 
     def delete_vectors(

@@ -48,8 +48,8 @@ def copied(url: str) -> Iterator[tuple[str, str]]:
         return
     with TemporaryDirectory(prefix="agent-memory-") as folder:
         copy = Path(folder) / "copy.db"
-        with copying(path, copy) as ours:
-            version, newest = stored_version(Connection(ours)), FIRST + len(STEPS)
+        with copying(path, copy) as target:
+            version, newest = stored_version(Connection(target)), FIRST + len(STEPS)
         later = f"; its next use migrates it to {newest}" if version and version < newest else ""
         schema = f"schema version {version}{later}" if version else "without a memory"
         yield f"{_SQLITE}{copy.as_posix()}", schema
@@ -60,10 +60,10 @@ def copying(path: Path, to: Path) -> Iterator[sqlite3.Connection]:
     """Copy a database to the file `to` while others may write. Provide a connection to the copy."""
     check_log(os.path.realpath(path))
     try:
-        with closing(sqlite3.connect(to, isolation_level=None)) as ours:
-            with closing(existing(path)) as theirs:
-                theirs.backup(ours)
-            yield ours
+        with closing(sqlite3.connect(to, isolation_level=None)) as target:
+            with closing(existing(path)) as source:
+                source.backup(target)
+            yield target
     except sqlite3.Error as error:
         reason = f"The file {str(path)!r} is not a database of agent-memory, or SQLite failed: "
         raise StoreUnavailable(f"{reason}{error}.") from error
@@ -176,8 +176,8 @@ def _new_file_beside(file: Path) -> Iterator[Path]:
 
 def _copy(path: Path, to: Path) -> None:
     """Copy a database to a single file without a write-ahead log, and check the copy."""
-    with copying(path, to) as ours:
-        connection = Connection(ours)
+    with copying(path, to) as target:
+        connection = Connection(target)
         if stored_version(connection) is None:
             raise InvalidInput(f"There is no memory in {str(path)!r}.")
         is_current(connection)

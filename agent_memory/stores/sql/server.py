@@ -134,9 +134,9 @@ class ServerConnection(SQLConnection):
         return bool(self._fetch(self._driver.find_table, [name]))
 
     def transaction(self, work: Callable[[SQLConnection], T]) -> T:
-        return _retried(lambda: self._once(work))
+        return _retried(lambda: self._attempt(work))
 
-    def _once(self, work: Callable[[SQLConnection], T]) -> T:
+    def _attempt(self, work: Callable[[SQLConnection], T]) -> T:
         self._fetch("BEGIN", ())
         self._in_transaction = True
         try:

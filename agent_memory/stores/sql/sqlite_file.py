@@ -103,9 +103,9 @@ class SQLiteFile:
             logger.error(self.trouble)  # the service's log has no texts of errors
         raise StoreUnavailable(self.trouble)
 
-    def is_written(self, there: os.stat_result) -> bool:
+    def is_written(self, status: os.stat_result) -> bool:
         """Return whether the file itself, not its log, was written since the last `compare`."""
-        return self._compared not in (None, (there.st_size, there.st_mtime_ns))
+        return self._compared not in (None, (status.st_size, status.st_mtime_ns))
 
     def compare(self, first: bytes) -> None:
         """Check that only SQLite wrote to the file. The caller holds the writer's lock."""

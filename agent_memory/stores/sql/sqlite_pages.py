@@ -167,7 +167,7 @@ class RawFile:
             return os.pread(self._file, size, at)
 
         def _write(self, data: bytes, at: int) -> None:
-            _whole(os.pwrite(self._file, data, at), data)
+            _check_complete(os.pwrite(self._file, data, at), data)
 
     else:
 
@@ -177,9 +177,9 @@ class RawFile:
 
         def _write(self, data: bytes, at: int) -> None:
             os.lseek(self._file, at, os.SEEK_SET)
-            _whole(os.write(self._file, data), data)
+            _check_complete(os.write(self._file, data), data)
 
 
-def _whole(written: int, data: bytes) -> None:
+def _check_complete(written: int, data: bytes) -> None:
     if written < len(data):
         raise OSError("the disk wrote only part of a page")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal, NamedTuple, get_args
 
-from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS, before, dates, whole
+from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS, before, dates, period_at
 from agent_memory.retrieval.dates import Period as Days
 
 Period = tuple[datetime, datetime]
@@ -34,7 +34,7 @@ def parse(text: str | None) -> Period | None:
     unit = "year" if month is None else "month" if day is None else "day"
     try:
         begin = date(year, 1 if month is None else month, 1 if day is None else day)
-        return _exclusive(whole(begin, unit))
+        return _exclusive(period_at(begin, unit))
     except (ValueError, OverflowError):  # the calendar has no such day
         return None
 
@@ -197,7 +197,7 @@ def _relative(off: int, what: str, today: datetime) -> Period | None:
 
 def _unit_at(today: datetime, off: int, unit: str) -> Period:
     """Return the day, week, weekend, month or year that is `off` units after the current one."""
-    return _exclusive(whole(before(today.date(), -off, unit), unit))
+    return _exclusive(period_at(before(today.date(), -off, unit), unit))
 
 
 def _weekday(off: int, number: int, today: datetime) -> Period | None:
