@@ -179,18 +179,14 @@ _LONGEST_PIECE = 512  # bytes; the work grows with the square of a piece's lengt
 
 _NO_TOKEN = sys.maxsize
 
-# One character stands for all characters of a class that the pattern distinguishes.
-_CASELESS, _MARK = "\u00aa", "\u0300"
-_CLASSES = {
-    "upper": f"A-Z{_CASELESS}{_MARK}",
-    "lower": f"a-z{_CASELESS}{_MARK}",
-    "letter": f"A-Za-z{_CASELESS}",
-    "digit": "0-9",
-    "space": r" \t-\r",
+_ASCII = {"upper": "A-Z", "lower": "a-z", "letter": "A-Za-z", "digit": "0-9", "space": r" \t-\r"}
+_PROPERTIES = {
+    "upper": r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}",
+    "lower": r"\p{Ll}\p{Lm}\p{Lo}\p{M}",
+    "letter": r"\p{L}",
+    "digit": r"\p{N}",
+    "space": r"\p{White_Space}",
 }
-_SHAPES = {"Lu": "A", "Lt": "A", "Ll": "a", "Lm": _CASELESS, "Lo": _CASELESS}
-_SHAPES_BY_GROUP = {"M": _MARK, "N": "0", "Z": "\t", "P": "!", "S": "!", "C": "!"}
-_NEXT_LINE = "\u0085"  # white space, although Unicode calls it a control character
 _LONG_S = "\u017f"  # equals an s if the pattern ignores case
 _PICTURES = range(0x1F300, 0x1FB00)  # emoji, and code points reserved for emoji
 
@@ -212,23 +208,27 @@ class MergeCounter:
         self._entry = vocabulary.entry
         self._listing = vocabulary.listing()
         self._places: dict[bytes, int] = {}
-        self._split = re.compile(vocabulary.pattern.format(**_CLASSES)).findall
-        self._shapes = _Shapes((code, chr(code)) for code in range(128))
+        self._pattern = vocabulary.pattern
+        self._split = re.compile(self._pattern.format(**_ASCII)).findall
         self._count = cache(self._count_piece)
 
     def __call__(self, text: str) -> int:
         self._spend(_WORK_PER_CHARACTER * len(text))
         text = self._normal(text)
-        pieces = self._split(text) if text.isascii() else self._split_by_shape(text)
-        return sum(map(self._count, pieces))
+        if text.isascii():
+            return sum(map(self._count, self._split(text)))
+        if not all(map(_is_known, text)):
+            raise NotForMerging
+        return sum(map(self._count, self._split_any(text)))
 
-    def _split_by_shape(self, text: str) -> list[str]:
-        pieces, start = [], 0
-        for shape in self._split(text.translate(self._shapes)):
-            end = start + len(shape)
-            pieces.append(text[start:end])
-            start = end
-        return pieces
+    @lazy_property
+    def _split_any(self) -> Callable[[str], list[str]]:
+        import regex  # type: ignore[import-untyped] # of tiktoken; its import takes 12 ms
+
+        split: Callable[[str], list[str]] = regex.compile(
+            self._pattern.format(**_PROPERTIES)
+        ).findall
+        return split
 
     def _count_piece(self, piece: str) -> int:
         token = piece.encode()
@@ -265,26 +265,14 @@ class MergeCounter:
             raise NotForMerging
 
 
-class _Shapes(dict[int, str]):
-    def __missing__(self, code: int) -> str:
-        shape = self[code] = _shape(chr(code))
-        return shape
-
-
-def _shape(character: str) -> str:
-    """Return the character that stands for the class of a character.
-
-    Raise NotForMerging if the class may differ between releases of Unicode.
-    """
-    if ord(character) in _PICTURES:
-        return "!"
+@cache
+def _is_known(character: str) -> bool:
+    """Return whether a character has the same class in all releases of Unicode."""
     category = unicodedata.category(character)
-    old_category = unicodedata.ucd_3_2_0.category(character)
-    if category != old_category or category in ("Cn", "Cs") or character == _LONG_S:
-        raise NotForMerging
-    if character == _NEXT_LINE:
-        return "\t"
-    return _SHAPES.get(category) or _SHAPES_BY_GROUP[category[0]]
+    if ord(character) in _PICTURES:
+        return True
+    is_old = category == unicodedata.ucd_3_2_0.category(character)
+    return is_old and category not in ("Cn", "Cs") and character != _LONG_S
 
 
 _BUILD_AFTER = 20_000_000  # work in searched bytes: about ten short messages
@@ -294,14 +282,6 @@ _MOST_CACHED, _MOST_LONG, _LONG = 4_096, 1_024, 2_000
 # tiktoken panics at a million blanks in a row. Long runs of blanks are therefore split.
 _BLANKS = 200_000
 _MANY_BLANKS = re.compile(r"\s{200000}")
-
-_PROPERTIES = {
-    "upper": r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}",
-    "lower": r"\p{Ll}\p{Lm}\p{Lo}\p{M}",
-    "letter": r"\p{L}",
-    "digit": r"\p{N}",
-    "space": r"\s",
-}
 
 
 class Encoding:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from agent_memory.core.cache import Cache
@@ -52,19 +51,6 @@ def leave_out(error: StoreError) -> None:
     if text not in _reported:
         _reported.put(text, True)
         logger.warning("left out: %s", text)
-
-
-def all_or_raise(values: Iterable[Value]) -> Iterator[Value]:
-    """Yield the values of an iterable. Raise `Damaged` if the iterable leaves out a value."""
-    walk = iter(values)
-    while True:
-        with noted() as damaged:
-            following = [*islice(walk, 1)]
-        if damaged:
-            raise damaged[0]
-        if not following:
-            return
-        yield from following
 
 
 def undamaged(rows: Iterable[Row], decode: Callable[[Row], Value]) -> list[Value]:

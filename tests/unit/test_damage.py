@@ -9,7 +9,7 @@ import pytest
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.errors import Damaged
-from agent_memory.stores.damage import all_or_raise, leave_out, noted, undamaged
+from agent_memory.stores.damage import leave_out, noted, undamaged
 from agent_memory.stores.kernel.coding import (
     entry_of,
     head_document,
@@ -103,5 +103,3 @@ def test_what_is_left_out_is_told_once(caplog: pytest.LogCaptureFixture) -> None
         undamaged([2, 2], decode)
         leave_out(Damaged("another"))
     assert len(damaged) == 3
-    with pytest.raises(Damaged, match="Row 2"):
-        list(all_or_raise(one for some in ([1], [2]) for one in undamaged(some, decode)))
