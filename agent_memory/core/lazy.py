@@ -32,9 +32,7 @@ def lazily(
 
 
 if TYPE_CHECKING:
-    from functools import cached_property
-
-    lazy_property = cached_property
+    from functools import cached_property as lazy_property
 else:
 
     class lazy_property:  # noqa: N801 - a decorator

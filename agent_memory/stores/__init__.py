@@ -20,7 +20,7 @@ from agent_memory.stores.redis import REDIS, redis_options
 if TYPE_CHECKING:
     from agent_memory.stores.encrypted.keys import Keys
     from agent_memory.stores.encrypted.store import EncryptedStore
-    from agent_memory.stores.mongodb.store import MongoDBStore
+    from agent_memory.stores.mongodb.kernel import MongoDBStore
     from agent_memory.stores.redis.kernel import RedisStore
     from agent_memory.stores.split import SplitStore
     from agent_memory.stores.sql.store import MemoryStore, SQLStore
@@ -134,7 +134,7 @@ def open_store(url: str, namespace: str = "default", durability: Durability | No
 
         return RedisStore(url, namespace, durability)
     if url.partition("://")[0] in _MONGODB:
-        from agent_memory.stores.mongodb.store import MongoDBStore
+        from agent_memory.stores.mongodb.kernel import MongoDBStore
 
         return MongoDBStore(url, namespace, durability)
     from agent_memory.stores.sql.store import SQLStore
@@ -148,7 +148,7 @@ if not TYPE_CHECKING:
         {
             ".encrypted.keys": ("Keys",),
             ".encrypted.store": ("EncryptedStore",),
-            ".mongodb.store": ("MongoDBStore",),
+            ".mongodb.kernel": ("MongoDBStore",),
             ".redis.kernel": ("RedisStore",),
             ".split": ("SplitStore",),
             ".sql.store": ("MemoryStore", "SQLStore"),

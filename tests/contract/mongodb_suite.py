@@ -22,8 +22,7 @@ from tenacity import Retrying, stop_after_delay
 from agent_memory.core.records import Draft
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.connection import Table
-from agent_memory.stores.mongodb.kernel import MongoDBKernel
-from agent_memory.stores.mongodb.store import MongoDBStore
+from agent_memory.stores.mongodb.kernel import MongoDBKernel, MongoDBStore
 from agent_memory.testing.contract import draft
 from tests.servers.mongodb import Link, MongoDBServer
 from tests.servers.process import CannotStart, untested

@@ -17,7 +17,7 @@ from agent_memory.errors import SchemaTooNew, StoreError, StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb import connection
-from agent_memory.stores.mongodb.store import MongoDBStore
+from agent_memory.stores.mongodb.kernel import MongoDBStore
 from agent_memory.testing import StoreContract
 from agent_memory.testing.contract import draft, record, stored, together
 from tests.contract.clock_contract import ClockContract

@@ -10,7 +10,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.retrieval.features import Features
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb import connection
-from agent_memory.stores.mongodb.store import MongoDBStore
+from agent_memory.stores.mongodb.kernel import MongoDBStore
 from agent_memory.testing.contract import everything, record, units
 from tests.contract.mongodb_suite import brisk, linked, namespace_of, server, table_of
 from tests.servers.mongodb import Link, MongoDBServer

@@ -1,4 +1,4 @@
-"""The kernel on MongoDB, without transactions: a standalone server is enough.
+"""The store on MongoDB and its kernel, without transactions: a standalone server is enough.
 
 `stores/kernel/contract.py` defines documents, lines, batches and conditions.
 
@@ -21,16 +21,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from agent_memory.errors import StoreError, StoreUnavailable
+from agent_memory.errors import SchemaTooNew, StoreError, StoreUnavailable
+from agent_memory.stores.base import Durability
 from agent_memory.stores.kernel import contract as k
 from agent_memory.stores.kernel.coding import now_micros
 from agent_memory.stores.kernel.rules import chunks, holds, in_turns, named, selects
+from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.stores.mongodb import documents as mongo
 from agent_memory.stores.mongodb.connection import Deployment
 from agent_memory.stores.mongodb.documents import Doc, Effects
 from agent_memory.stores.mongodb.logs import STATE, Logs
 from agent_memory.stores.mongodb.staging import Staging
 
+_LAYOUT = 1
+_DOCUMENTS = (("ns", "c", "id"), ("ns", "c", "owner", "id"), ("ns", "c", "session", "first", "id"))
+_SPARSE = (("due",), ("op",), ("tagged",), ("cut.below",))
+_MESSAGES = (("log", "seq"),)
 _MOST_OPS = 32
 _TRIES = 50
 _AFTER: Doc = {**STATE, "ops": 1, "oldest_key": 1}
@@ -438,3 +444,46 @@ class MongoDBKernel(k.Kernel):
 
     def close(self) -> None:
         self._deployment.close()
+
+
+class MongoDBStore(KernelStore):
+    """A store in a MongoDB database.
+
+    Args:
+        url: `mongodb://user:password@host:27017/database` or `mongodb+srv://...`. The default
+            database is "agent_memory".
+        namespace: The namespace. Stores of different namespaces are independent.
+        durability: Each write waits for a majority of the deployment's members. With "power" or
+            None, the write also waits for their journals. With "process", the server's settings
+            decide about the journals.
+
+    Raises:
+        StoreUnavailable: The deployment cannot be reached, or refuses the user.
+        SchemaTooNew: A newer release wrote the database.
+    """
+
+    def __init__(
+        self, url: str, namespace: str = "default", durability: Durability | None = None
+    ) -> None:
+        deployment = Deployment(url, durability)
+        kernel = MongoDBKernel(deployment, namespace)
+        super().__init__(kernel)
+        try:
+            self._prepare(deployment, kernel)
+        except BaseException:
+            deployment.close()
+            raise
+
+    def _prepare(self, deployment: Deployment, kernel: MongoDBKernel) -> None:
+        meta = deployment.table("agent_memory_meta")
+        stored = meta.find_one({"_id": "layout"})
+        if stored is None:
+            kernel.table.index(_DOCUMENTS)
+            kernel.table.index(_SPARSE, sparse=True)
+            kernel.messages.index(_MESSAGES)
+            meta.insert([{"_id": "layout", "version": _LAYOUT}])
+        elif stored["version"] != _LAYOUT:
+            raise SchemaTooNew(
+                "The MongoDB database was written by a newer release of agent-memory (layout "
+                f"{stored['version']}; this release knows {_LAYOUT}). Install a newer agent-memory."
+            )
