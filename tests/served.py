@@ -22,22 +22,22 @@ MODULES: dict[str, dict[str, str]] = {
     "surplus": {},
     "turns": {
         "test_a_failing_store_stores_all_or_nothing": _WATCHED,
-        "test_a_turn_outlasts_what_others_do_meanwhile": _INSIDE,
+        "test_a_turn_is_stored_although_the_window_moved_meanwhile": _INSIDE,
     },
     "values": {},
     "once": {"test_an_agent_whose_first_write_was_retried_is_redacted": _INSIDE},
     "notes": {
-        "test_they_are_recalled_where_they_bear_on_the_question": _INSIDE,
-        "test_while_the_embedder_is_down_words_find_them": _INSIDE,
-        "test_what_is_deleted_is_not_kept": _INSIDE,
+        "test_notes_relevant_to_the_question_are_recalled": _INSIDE,
+        "test_notes_are_found_by_words_during_an_embedder_outage": _INSIDE,
+        "test_deleted_texts_leave_the_cache": _INSIDE,
     },
     "working": {
-        "test_it_is_in_each_context_of_its_session_only": _INSIDE,
-        "test_what_was_changed_last_is_shown_first": _INSIDE,
-        "test_a_model_works_with_it": _NOT_JSON,
-        "test_it_is_configured_by_its_kind": _OPENED,
+        "test_only_contexts_of_the_session_show_its_scratchpad": _INSIDE,
+        "test_the_value_changed_last_is_shown_first": _INSIDE,
+        "test_a_model_reads_and_writes_the_scratchpad": _NOT_JSON,
+        "test_a_settings_file_can_name_the_scratchpad_block": _OPENED,
     },
-    "bound_sessions": {"test_an_owner_is_asked_again_with_each_call": _OPENED},
+    "bound_sessions": {"test_an_owner_handle_checks_the_session_on_each_call": _OPENED},
 }
 """The modules, and for each the tests that are left out, with the why."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ def lazily(
 
 
 if TYPE_CHECKING:
-    from functools import cached_property as lazy_property
+    lazy_property = cached_property
 else:
 
     class lazy_property:  # noqa: N801 - a decorator

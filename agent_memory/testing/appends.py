@@ -25,7 +25,7 @@ from agent_memory.testing.contract import (
 class AppendContract(Contract):
     """Contract of a `SessionStore` for appends."""
 
-    def test_system_message_replaces_and_adds_nothing(self, store: Store) -> None:
+    def test_a_new_system_message_replaces_the_previous_one(self, store: Store) -> None:
         """Wrong: system messages fill the window, the first one stays forever, or one is lost."""
         first = store.append("s", [draft("one", 9, "system"), draft("a", 2)])
         assert (first.total, first.system_tokens) == (2, 9)
@@ -43,14 +43,14 @@ class AppendContract(Contract):
         assert third.system is not None
         assert (third.system.content, third.system_tokens) == ("four\n\nfive", 12)
 
-    def test_the_same_system_message_again_keeps_the_version(self, store: Store) -> None:
+    def test_a_repeated_system_message_keeps_the_version(self, store: Store) -> None:
         """Wrong: compactions fail while a caller repeats its system message with each update."""
         first = store.append("s", [draft("be kind", 4, "system")])
         second = store.append("s", [draft("be kind", 4, "system"), draft("a")])
         assert second.version == first.version
         assert stored(store) == second
 
-    def test_user_claims_a_session_once(self, store: Store) -> None:
+    def test_the_first_user_owns_the_session_and_resets_its_cursors(self, store: Store) -> None:
         """Wrong: cursors survive the first append with a user.
 
         Blocks then never absorb the earlier messages for this user.
@@ -66,7 +66,7 @@ class AppendContract(Contract):
             with pytest.raises(SessionOfAnotherUser):
                 store.append("s", drafts, "U")
 
-    def test_racing_claims_have_one_winner(self, store: Store, other: Store) -> None:
+    def test_one_of_several_racing_users_owns_the_session(self, store: Store, other: Store) -> None:
         """Wrong: two users own one session."""
 
         def claim(handle: Store, user: str) -> str | None:
@@ -82,7 +82,7 @@ class AppendContract(Contract):
         assert winners == [stored(store).user_id]
         assert texts_of(store) == winners
 
-    def test_append_after_others(self, store: Store, other: Store) -> None:
+    def test_an_append_sees_the_changes_of_other_handles(self, store: Store, other: Store) -> None:
         """Wrong: a handle's stale cache of a session undoes the changes of other handles."""
 
         def append(content: str, tokens: int = 3) -> tuple[int, int, int]:
@@ -105,7 +105,7 @@ class AppendContract(Contract):
         assert texts_of(other) == ["a", "b", "e", "f", "rules", "g", "h"]
         assert stored(store).user_id == "u"
 
-    def test_append_after_a_deletion(self, store: Store, other: Store) -> None:
+    def test_appends_do_not_continue_a_deleted_session(self, store: Store, other: Store) -> None:
         """Wrong: after a deletion, a handle continues the deleted session from its cache."""
         store.append("s", [draft("a"), draft("b")], "ann")
         other.delete("s")
@@ -124,7 +124,7 @@ class AppendContract(Contract):
             store.append("s", [draft("j")])
         assert texts_of(other) == ["g", "h", "i"]
 
-    def test_a_message_larger_than_a_row_can_be(self, store: Store, other: Store) -> None:
+    def test_a_message_larger_than_a_row_is_stored(self, store: Store, other: Store) -> None:
         """Wrong: a message beyond the database's row size is refused, or comes back changed."""
         large = 'é"\\n and more: ' * 1_250_000  # 17 million characters, many of them escaped
         store.append("s", [draft("first")])
@@ -153,7 +153,7 @@ class AppendContract(Contract):
 class ExpiryContract(Contract):
     """Contract of a `SessionStore` for the removal of entries up to `Head.expired`."""
 
-    def test_appends_meanwhile(self, store: Store, other: Store) -> None:
+    def test_appends_during_an_expiry_are_stored(self, store: Store, other: Store) -> None:
         """Wrong: a message that arrives during an expiry is lost, or old entries stay."""
         store.append("s", [draft(str(n)) for n in range(1, 21)])
 
@@ -175,7 +175,7 @@ class ExpiryContract(Contract):
 class LaggingContract(Contract):
     """Contract of a `SessionStore` for finding messages that a block has not absorbed yet."""
 
-    def test_sessions_that_go_on_past_a_cursor(self, store: Store, other: Store) -> None:
+    def test_lagging_finds_sessions_with_pending_entries(self, store: Store, other: Store) -> None:
         """Wrong: the newest messages of another chat are missed, or appear twice."""
         store.append("s1", [draft(f"a{n}", n) for n in range(1, 6)], "u")
         store.append("s2", [draft("b", 2)], "u")
@@ -199,7 +199,7 @@ class LaggingContract(Contract):
         assert other.lagging("vector", session_id="s3") == []
         assert other.lagging("vector", session_id="s9") == []
 
-    def test_blocks_with_names_like_parts_of_a_head(self, store: Store, other: Store) -> None:
+    def test_block_names_may_resemble_fields_or_blocks(self, store: Store, other: Store) -> None:
         """Wrong: a block misses messages because its name resembles a field or another block."""
         store.append("s", [draft(str(n)) for n in range(12)], "u")
         changed(store, start=12, expired=1, cursors={"vec": 1, "ve": 12})
@@ -207,7 +207,7 @@ class LaggingContract(Contract):
                   if other.lagging(name, user_id="u")]  # fmt: skip
         assert behind == ["vec", "VE", "e", "start", "expired", "%"]
 
-    def test_tails_of_many_sessions(self, store: Store, other: Store) -> None:
+    def test_tails_returns_unabsorbed_entries_of_sessions(self, store: Store, other: Store) -> None:
         """Wrong: messages of another chat or absorbed messages are returned."""
         store.append("s1", [draft(f"a{n}") for n in range(1, 8)], "u")
         store.append("s2", [draft(f"b{n}") for n in range(1, 4)], "u")

@@ -231,7 +231,7 @@ class KernelContract(Contract):
     """Contract of a store's kernel."""
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_random_calls_are_answered_as_by_sqlite(
+    def test_random_calls_give_the_same_results_as_sqlite(
         self, store: Store, other: Store, seed: int
     ) -> None:
         """Wrong: the kernel answers a call differently from SQLite's kernel after random writes."""

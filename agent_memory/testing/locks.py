@@ -55,7 +55,7 @@ class LockContract(Contract):
         assert claim.taken(other, "w2", 60) is True
         assert claim.taken(store, "w1", 60) is False
 
-    def test_its_owner_may_take_it_again(self, store: Store, other: Store, claim: Claim) -> None:
+    def test_an_owner_can_retake_its_claim(self, store: Store, other: Store, claim: Claim) -> None:
         """Wrong: an owner that missed the store's reply cannot take or extend its claim."""
         assert claim.taken(store, "w1", 0) is True
         assert claim.taken(store, "w1", 0) is True
@@ -64,14 +64,14 @@ class LockContract(Contract):
         assert claim.taken(other, "w1", 0) is True
         assert claim.taken(store, "w2", 60) is True
 
-    def test_a_claim_runs_out(self, store: Store, other: Store, claim: Claim) -> None:
+    def test_a_claim_expires(self, store: Store, other: Store, claim: Claim) -> None:
         """Wrong: a dead worker holds its claim forever."""
         assert claim.taken(store, "w1", 0.01) is True
         while not claim.taken(other, "w2", 60):
             time.sleep(0.005)
         assert claim.taken(store, "w1", 60) is False
 
-    def test_a_claim_that_ends_too_late_is_taken_over(
+    def test_a_claim_with_an_implausible_end_can_be_taken_over(
         self, store: Store, other: Store, claim: Claim
     ) -> None:
         """Wrong: a dead worker with a clock a year ahead holds its claim for a year."""
@@ -80,7 +80,7 @@ class LockContract(Contract):
         assert claim.taken(store, "w1", 60, renew=True) is False
         assert claim.taken(store, "w1", 60) is False
 
-    def test_renewing_takes_nothing(self, store: Store, other: Store, claim: Claim) -> None:
+    def test_a_lost_claim_cannot_be_renewed(self, store: Store, other: Store, claim: Claim) -> None:
         """Wrong: a stalled worker takes back a claim that now belongs to another worker."""
 
         def renewed(owner: str, seconds: float = 60) -> bool:
@@ -100,7 +100,7 @@ class LockContract(Contract):
         assert not renewed("w1")
         assert claim.taken(other, "w3", 0)
 
-    def test_returning_anothers_does_nothing(
+    def test_releasing_the_claim_of_another_owner_has_no_effect(
         self, store: Store, other: Store, claim: Claim
     ) -> None:
         """Wrong: a worker that lost its claim releases its successor's claim."""
@@ -113,7 +113,7 @@ class LockContract(Contract):
         claim.returned(store, "w1")  # changes nothing, even if w2's claim has expired
         assert claim.taken(other, "w2", 60, renew=True)
 
-    def test_one_of_many_takes_it(self, store: Store, other: Store, claim: Claim) -> None:
+    def test_only_one_worker_gets_the_claim(self, store: Store, other: Store, claim: Claim) -> None:
         """Wrong: of many racing workers, not exactly one gets the claim, or one gets an error."""
         handles = [store, other] * 4
         for n in range(_ROUNDS):
@@ -129,7 +129,7 @@ class LockContract(Contract):
             if n % 2:
                 claim.returned(other, winner, name)
 
-    def test_locks_of_other_names_are_apart(self, store: Store, other: Store) -> None:
+    def test_locks_with_similar_names_are_independent(self, store: Store, other: Store) -> None:
         """Wrong: locks with similar or long names block each other."""
         names = ["l", "L", "l ", " l", "ä", "Ä", "a", "日本", "{l}", "l}", "l:l", "x" * 63]
         names += ["x" * 64, "日" * 64, "日" * 63 + "本"]
@@ -142,7 +142,7 @@ class LockContract(Contract):
         assert store.lock("l", "w", 60)
         assert not store.lock("L", "w", 60)
 
-    def test_owners_of_other_names_are_apart(self, store: Store, other: Store) -> None:
+    def test_owners_with_similar_names_are_different(self, store: Store, other: Store) -> None:
         """Wrong: an owner with a similar name takes or releases another owner's lock."""
         assert store.lock("l", "w", 60)
         for owner in ("W", "w ", "ẃ"):
@@ -150,7 +150,7 @@ class LockContract(Contract):
             assert not other.lock("l", owner, 60), owner
             assert not other.lock("l", owner, 60, renew=True), owner
 
-    def test_locks_of_namespaces_are_apart(
+    def test_locks_of_two_namespaces_are_independent(
         self, store: Store, other: Store, elsewhere: Store
     ) -> None:
         """Wrong: workers wait for workers of another namespace, or release their locks."""
@@ -161,7 +161,7 @@ class LockContract(Contract):
         elsewhere.unlock("l", "w")
         assert not other.lock("l", "w2", 60)
 
-    def test_locks_are_apart_from_sessions(self, store: Store, other: Store) -> None:
+    def test_a_lock_affects_no_session_of_the_same_name(self, store: Store, other: Store) -> None:
         """Wrong: a lock is listed as a session, or affects the session with the same name."""
         assert store.lock("s", "w1", 60)
         assert other.head("s") is None

@@ -62,10 +62,10 @@ def kept(done: Appended) -> KeptKey:
     return done.before
 
 
-class OnceContract(Contract):
+class IdempotencyContract(Contract):
     """Contract of a `SessionStore` for retries: a retried write stores nothing twice."""
 
-    def test_a_key_is_used_once(self, store: Store, other: Store) -> None:
+    def test_a_retry_with_the_same_key_stores_nothing(self, store: Store, other: Store) -> None:
         """Wrong: a caller that missed the reply and retries stores its message twice."""
         drafts = [draft("a"), draft("b", 4)]
         first = append(store, drafts, "k", user="u")
@@ -84,7 +84,7 @@ class OnceContract(Contract):
         assert (was.end, was.total) == (2, 7)
         assert texts_of(other) == ["a", "b", "c"]
 
-    def test_keys_of_sessions_and_namespaces(self, store: Store, elsewhere: Store) -> None:
+    def test_sessions_and_namespaces_share_no_keys(self, store: Store, elsewhere: Store) -> None:
         """Wrong: a key used in one session blocks the same key in another."""
         drafts = [draft("a")]
         options = terms(drafts, "k")
@@ -94,7 +94,7 @@ class OnceContract(Contract):
         assert not elsewhere.append_once("s", drafts, options).places
         assert len(store.keys("s")) == 1
 
-    def test_messages_with_ids(self, store: Store, other: Store) -> None:
+    def test_messages_with_ids_are_stored_once(self, store: Store, other: Store) -> None:
         """Wrong: the retry of a partly stored list loses messages, or stores some twice."""
         drafts = [draft(f"{n}", id=f"m{n}") for n in range(5)]
         some = [drafts[1], drafts[3]]
@@ -110,7 +110,7 @@ class OnceContract(Contract):
         mixed = [drafts[0], draft("no id"), draft("5", id="m5")]
         assert append(store, mixed, ids=True).places == (1, 2)
 
-    def test_an_expected_end(self, store: Store, other: Store) -> None:
+    def test_a_stale_expected_end_is_rejected(self, store: Store, other: Store) -> None:
         """Wrong: a writer that read an older log appends after entries that it has not seen."""
         first = [draft("a")]
         with pytest.raises(Conflict, match="ends at 0"):
@@ -128,7 +128,7 @@ class OnceContract(Contract):
         assert kept(again).end == 3
         assert texts_of(store) == ["a", "b", "a", "d"]
 
-    def test_racing_retries(self, store: Store, other: Store) -> None:
+    def test_concurrent_retries_store_the_message_once(self, store: Store, other: Store) -> None:
         """Wrong: several concurrent retries store the message more than once."""
         handles = [store, other] * 4
         for n in range(5):
@@ -138,7 +138,7 @@ class OnceContract(Contract):
             assert {item.head.end if item.places else kept(item).end for item in done} == {n + 1}
         assert texts_of(store) == [f"m{n}" for n in range(5)]
 
-    def test_keys_outlive_what_expires(self, store: Store, other: Store) -> None:
+    def test_a_key_outlives_its_expired_message(self, store: Store, other: Store) -> None:
         """Wrong: a late retry of an expired message is stored again."""
         texts = [f"m{n}" for n in range(20)]
         for text in texts:
@@ -148,7 +148,7 @@ class OnceContract(Contract):
             assert not any(once(handle, text).places for text in texts)
         assert len(store.read("s")) == 5
 
-    def test_what_was_taken_back_can_be_said_again(self, store: Store, other: Store) -> None:
+    def test_a_removed_message_can_be_appended_again(self, store: Store, other: Store) -> None:
         """Wrong: a message that was taken back cannot be sent again."""
         texts = [f"m{n}" for n in range(20)]
         for text in texts:
@@ -167,7 +167,7 @@ class OnceContract(Contract):
         assert append(store, both, "both").places
         assert texts_of(other) == [*texts[:12], "both", "of two"]
 
-    def test_keys_are_read_and_brought(self, store: Store, other: Store) -> None:
+    def test_keys_can_be_copied_to_another_store(self, store: Store, other: Store) -> None:
         """Wrong: a session that moves to another store loses its keys."""
         assert store.keys("s") == []
         keys = [

@@ -18,7 +18,7 @@ from agent_memory.testing.contract import Contract, record, together, units, wor
 class AllFactsContract(Contract):
     """Contract of a `RecordStore` for reading everything."""
 
-    def test_all_records_are_given_once(self, store: Store, other: Store) -> None:
+    def test_all_records_returns_every_record_once(self, store: Store, other: Store) -> None:
         """Wrong: a move to another store loses or repeats records, or adds a block's vectors."""
         store.open_vectors("v", 0, "no embedder")
         store.put_vectors("v", [record("a")], worded(["fox"]))
@@ -41,7 +41,7 @@ class AllFactsContract(Contract):
 class AllVectorsContract(Contract):
     """Contract of a `VectorStore` for reading everything."""
 
-    def test_vectors_come_as_they_went(self, store: Store, other: Store) -> None:
+    def test_vectors_are_read_back_unchanged(self, store: Store, other: Store) -> None:
         """Wrong: a moved record lacks features, is found twice, or is not found."""
         names = [f"r{n}" for n in range(450)]
         records = [
@@ -64,7 +64,7 @@ class AllVectorsContract(Contract):
         assert list(_read(other, "nobody's")) == []
         assert list(other.all_vectors("unknown")) == []
 
-    def test_records_without_vectors_come_too(self, store: Store) -> None:
+    def test_all_vectors_includes_records_without_vectors(self, store: Store) -> None:
         """Wrong: records that have words but no vector are not read."""
         store.open_vectors("v", 0, "no embedder")
         store.put_vectors("v", [record("a"), record("b")], worded(["red fox", "owl"]))
@@ -104,7 +104,7 @@ def _read(store: Store, session_id: str | None = None) -> Iterator[tuple[Record,
 class RecordStoreContract(AllFactsContract):
     """Contract of a `RecordStore`."""
 
-    def test_facts_put_and_list(self, store: Store, other: Store) -> None:
+    def test_stored_facts_are_listed_with_all_fields(self, store: Store, other: Store) -> None:
         """Wrong: a field of a record is lost, or another owner's or block's records appear."""
         expected = record(
             "r", text="é 😀 \x00 \ud800", sources=(3, 1), first=1, last=3,
@@ -117,7 +117,7 @@ class RecordStoreContract(AllFactsContract):
         assert [r.id for r in other.records("notes", "user:a")] == ["p"]
         assert other.records("facts", "user:b") == []
 
-    def test_a_record_is_swapped_by_who_saw_the_one_before(
+    def test_a_swap_requires_the_current_record(
         self, store: Store, other: Store, elsewhere: Store
     ) -> None:
         """Wrong: a writer that read an older record overwrites a newer one."""
@@ -138,7 +138,7 @@ class RecordStoreContract(AllFactsContract):
         store.delete_records("facts", owner="user:b")
         assert store.swap_record("facts", old, None)
 
-    def test_of_writers_who_swap_at_once_one_wins(self, store: Store, other: Store) -> None:
+    def test_one_of_several_concurrent_swaps_succeeds(self, store: Store, other: Store) -> None:
         """Wrong: two writers increase a counter from the same value, or no writer succeeds."""
 
         def add(handle: Store) -> None:
@@ -152,7 +152,7 @@ class RecordStoreContract(AllFactsContract):
         together([partial(add, handle) for handle in (store, other) * 3])
         assert [fact.last for fact in store.records("facts", "user:a")] == [30]
 
-    def test_facts_replacing(self, store: Store) -> None:
+    def test_replacing_removes_only_facts_of_the_replaced_entries(self, store: Store) -> None:
         """Wrong: records of the replaced entries stay, or records of other entries are removed."""
         spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
         store.put_records(
@@ -166,7 +166,7 @@ class RecordStoreContract(AllFactsContract):
         store.put_records("facts", [], replacing=("s", 1, 2))
         assert [r.id for r in store.records("facts", "user:a")] == ["e", "t", "z"]
 
-    def test_facts_delete(self, store: Store) -> None:
+    def test_a_deletion_removes_only_the_selected_facts(self, store: Store) -> None:
         """Wrong: a deletion leaves records behind, or removes records that should stay."""
 
         def fill() -> None:
@@ -212,9 +212,7 @@ class RecordStoreContract(AllFactsContract):
         assert store.record("facts", "r") is None
         assert store.record("facts", "R2") is None
 
-    def test_owners_are_told_by_the_beginning_of_their_names(
-        self, store: Store, elsewhere: Store
-    ) -> None:
+    def test_owners_are_listed_by_prefix(self, store: Store, elsewhere: Store) -> None:
         """Wrong: an owner is missing or listed twice, or an owner without records is listed."""
         owners = ["a", "a\x1fb", "a\x1fb\x1fc", "a\x1fB", "ab", "\u00e4\x1fb", "a%", "b"]
         for number, owner in enumerate(owners):
@@ -227,7 +225,7 @@ class RecordStoreContract(AllFactsContract):
         store.delete_records("facts", owner="a\x1fb")
         assert store.owners("facts", "a\x1f") == ["a\x1fB", "a\x1fb\x1fc"]
 
-    def test_facts_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+    def test_facts_of_two_namespaces_are_independent(self, store: Store, elsewhere: Store) -> None:
         """Wrong: one namespace reads or deletes the facts of another."""
         store.put_records("facts", [record("r", text="ours")])
         elsewhere.put_records("facts", [record("r", text="theirs")], replacing=("s", 1, 1))

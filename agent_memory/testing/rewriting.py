@@ -53,7 +53,7 @@ def _again(entry: Entry) -> Entry:
 class RewriteContract(Contract):
     """Contract of a `SessionStore` for rewriting a log from a seq on."""
 
-    def test_a_session_begins_as_it_was(self, store: Store, other: Store) -> None:
+    def test_an_import_keeps_seqs_times_and_totals(self, store: Store, other: Store) -> None:
         """Wrong: an import changes a session's seqs, times or totals."""
         summary = Summary("so far", 6, 3, "local", redo_after=0)
         system = Message(role="system", content="rules", created_at=DAY)
@@ -75,7 +75,7 @@ class RewriteContract(Contract):
         assert (grown.end, grown.total, grown.created_at) == (41, 125, DAY)
         assert store.append("s", [draft("again", 5)]).end == 42
 
-    def test_one_of_many_begins(self, store: Store, other: Store) -> None:
+    def test_one_of_several_concurrent_imports_succeeds(self, store: Store, other: Store) -> None:
         """Wrong: two concurrent imports of a session mix their logs."""
         handles = [store, other] * 3
         calls = [
@@ -86,7 +86,7 @@ class RewriteContract(Contract):
         assert winner == stored(store)
         assert texts_of(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
 
-    def test_appends_race_rewrites(self, store: Store, other: Store) -> None:
+    def test_concurrent_appends_and_rewrites_lose_nothing(self, store: Store, other: Store) -> None:
         """Wrong: a rewrite removes a message that was appended meanwhile, or seqs have gaps."""
         store.append("s", [draft("first")])
 

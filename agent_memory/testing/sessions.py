@@ -21,7 +21,7 @@ from agent_memory.testing.contract import (
     texts_of,
     together,
 )
-from agent_memory.testing.once import OnceContract
+from agent_memory.testing.once import IdempotencyContract
 from agent_memory.testing.rewriting import RewriteContract
 
 _MESSAGES: dict[str, dict[str, Any]] = {
@@ -48,11 +48,11 @@ _MESSAGES: dict[str, dict[str, Any]] = {
 
 
 class SessionStoreContract(
-    AppendContract, ExpiryContract, LaggingContract, OnceContract, RewriteContract
+    AppendContract, ExpiryContract, LaggingContract, IdempotencyContract, RewriteContract
 ):
     """Contract of a `SessionStore`."""
 
-    def test_returned_values_are_the_callers(self, store: Store) -> None:
+    def test_changing_a_returned_value_does_not_change_the_store(self, store: Store) -> None:
         """Wrong: a caller who changes a returned list changes the log."""
         parts = [{"type": "text", "text": "kept"}]
         store.append("s", [draft(parts), draft(parts, role="system")])
@@ -68,7 +68,7 @@ class SessionStoreContract(
         assert head.system is not None
         assert head.system.text() == "kept"
 
-    def test_standing(self, store: Store, other: Store) -> None:
+    def test_existing_omits_missing_and_deleting_sessions(self, store: Store, other: Store) -> None:
         """Wrong: `existing` returns a session that is being deleted, or misses an existing one."""
         names = [f"s{n}" for n in range(1, 700)]
         assert store.existing(names) == set()
@@ -81,7 +81,7 @@ class SessionStoreContract(
         changed(other, "s3", deleting=True)
         assert store.existing(names) == {"s1", "s4"}
 
-    def test_move_keeps_every_field(self, store: Store) -> None:
+    def test_move_stores_every_field_of_the_head(self, store: Store) -> None:
         """Wrong: a field of the head is lost or changed."""
         head = store.append("s", [draft(str(n), n) for n in range(1, 6)])
         summary = Summary("so far: \x00 \ud800 😀", 6, 3, "local", redo_after=0, redo_text=None)
@@ -104,7 +104,7 @@ class SessionStoreContract(
         assert (cleared.system, cleared.summary, cleared.pinned) == (None, None, ())
         assert stored(store) == cleared
 
-    def test_one_of_many_moves_wins(self, store: Store, other: Store) -> None:
+    def test_one_of_several_concurrent_moves_succeeds(self, store: Store, other: Store) -> None:
         """Wrong: two writers both believe that their head is the stored one."""
         head = store.append("s", [draft("a")])
         handles = [store, other] * 4
@@ -112,7 +112,7 @@ class SessionStoreContract(
         winners = [moved for moved in together(moves) if moved is not None]
         assert winners == [stored(store)]
 
-    def test_sessions_pages(self, store: Store) -> None:
+    def test_sessions_are_listed_in_pages(self, store: Store) -> None:
         """Wrong: a page repeats or skips sessions, or shows another user's sessions."""
         names = ["B", "a", "b", "z", "ä", "é", "😀"]
         for place, name in enumerate(reversed(names)):
@@ -140,7 +140,7 @@ class SessionStoreContract(
         assert store.counts().sessions == len(names)
 
     @pytest.mark.parametrize("fields", _MESSAGES.values(), ids=_MESSAGES.keys())
-    def test_round_trip(self, store: Store, other: Store, fields: dict[str, Any]) -> None:
+    def test_messages_round_trip(self, store: Store, other: Store, fields: dict[str, Any]) -> None:
         """Wrong: a message changes on its way through the store."""
         message = Message(**fields)
         store.append("s", [Draft(message, 5, "o200k_base")])
@@ -149,7 +149,7 @@ class SessionStoreContract(
         assert entry.message.to_dict() == message.to_dict()
         assert other.pick("s", [1]) == [entry]
 
-    def test_many_threads_append(self, store: Store, other: Store) -> None:
+    def test_concurrent_appends_are_all_stored(self, store: Store, other: Store) -> None:
         """Wrong: racing appends are lost, share a seq, or corrupt the totals."""
 
         def run(handle: Store, name: int) -> None:
@@ -166,7 +166,7 @@ class SessionStoreContract(
             mine = [text for text in texts if text.startswith(f"{name}-")]
             assert mine == [f"{name}-{n}" for n in range(10)]
 
-    def test_lists_stay_together(self, store: Store, other: Store) -> None:
+    def test_messages_of_one_append_stay_adjacent(self, store: Store, other: Store) -> None:
         """Wrong: another thread's message is stored between a call and its result."""
         lists = [
             partial(h.append, "s", [draft(f"{n}")] * 5) for n, h in enumerate([store, other] * 4)
@@ -176,7 +176,7 @@ class SessionStoreContract(
         assert len(texts) == 40
         assert all(len(set(texts[at : at + 5])) == 1 for at in range(0, 40, 5))
 
-    def test_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+    def test_namespaces_have_independent_sessions(self, store: Store, elsewhere: Store) -> None:
         """Wrong: one namespace reads or deletes the sessions of another."""
         store.append("s", [draft("a")], "u")
         assert elsewhere.head("s") is None
@@ -188,7 +188,7 @@ class SessionStoreContract(
         assert stored(store).end == 1
         assert len(store.read("s")) == 1
 
-    def test_close_twice(self, store: Store) -> None:
+    def test_a_store_can_be_closed_twice(self, store: Store) -> None:
         """Wrong: leaving a context manager after `close()` fails."""
         store.append("s", [draft("a")])
         store.close()

@@ -96,7 +96,7 @@ class ViewsContract(Contract):
         assert words_of(hits) == pytest.approx(wanted, rel=2e-3)
         assert all(hit.cosine == 0 for hit in hits)
 
-    def test_every_store_ranks_as_an_index_in_memory(self, store: Store, other: Store) -> None:
+    def test_hits_and_scores_match_an_index_in_memory(self, store: Store, other: Store) -> None:
         """Wrong: the store's hits or scores differ from those of an index in memory."""
         words = ["fox", "owl", "den", "tree", "red", "blue", "grass", "stone", "river", "cloud"]
         begun = datetime(2026, 1, 1, tzinfo=UTC)
@@ -134,7 +134,7 @@ class ViewsContract(Contract):
                 assert hit.parts == pytest.approx(parts[hit.record.id].tolist(), abs=0.01)
                 assert 0 <= hit.relevance <= 1
 
-    def test_where_nothing_is_sought(self, store: Store) -> None:
+    def test_an_empty_query_or_a_limit_of_0_returns_nothing(self, store: Store) -> None:
         """Wrong: an empty question or a limit of 0 fails or returns something."""
         store.open_vectors("v", 8, "m")
         nothing, vector = for_words(""), units(1)[0]
@@ -145,7 +145,7 @@ class ViewsContract(Contract):
             store.put_vectors("v", [record("a")], worded(["fox"], units(1)))
         assert store.search_vectors("v", "user:b", for_words("fox", vector), 9) == []
 
-    def test_words_alone(self, store: Store, other: Store) -> None:
+    def test_blocks_without_an_embedder_search_by_words(self, store: Store, other: Store) -> None:
         """Wrong: a block without an embedder stores or finds nothing."""
         store.open_vectors("v", 0, "none")
         other.open_vectors("v", 0, "none")
@@ -157,7 +157,7 @@ class ViewsContract(Contract):
         with pytest.raises(DimensionMismatch):
             store.search_vectors("v", "user:a", for_words("fox", units(1)[0]), 9)
 
-    def test_records_that_are_not_encoded_yet(self, store: Store, other: Store) -> None:
+    def test_records_without_vectors_are_found_by_words(self, store: Store, other: Store) -> None:
         """Wrong: records without vectors are lost, or not found by their words."""
         rows = np.stack([np.zeros(8, np.float32), units(1)[0]])
         store.open_vectors("v", 8, "m")
@@ -167,7 +167,7 @@ class ViewsContract(Contract):
             assert {hit.record.id: hit.cosine > 0 for hit in hits} == {"a": False, "b": True}
             assert words_of(hits).keys() == {"a"}
 
-    def test_overwriting_replaces_words(self, store: Store, other: Store) -> None:
+    def test_old_words_do_not_find_an_overwritten_record(self, store: Store, other: Store) -> None:
         """Wrong: a record is found by its former text, or counted twice."""
         store.open_vectors("v", 0, "none")
         other.open_vectors("v", 0, "none")
@@ -180,7 +180,7 @@ class ViewsContract(Contract):
             scores = words_of(handle.search_vectors("v", "user:a", for_words("fox red"), 9))
             assert scores == pytest.approx({n: s for n, s in wanted.items() if s}, rel=2e-3)
 
-    def test_the_same_record_twice_in_one_put(self, store: Store) -> None:
+    def test_a_record_passed_twice_in_one_put_is_stored_once(self, store: Store) -> None:
         """Wrong: the record is counted twice, or its earlier version is found."""
         store.open_vectors("v", 0, "none")
         records = [record("a", text="old"), record("b"), record("a", text="new")]
@@ -190,7 +190,7 @@ class ViewsContract(Contract):
         wanted = bm25({"a": "fox den", "b": "owl"}, "fox")["a"]
         assert hit.words == pytest.approx(wanted, rel=2e-3)
 
-    def test_any_number_is_a_word(self, store: Store, other: Store) -> None:
+    def test_any_32_bit_number_can_be_a_word_id(self, store: Store, other: Store) -> None:
         """Wrong: a word with the id 0 or a large id is lost, or confused with another word."""
         numbers = [0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1]
         weights = [2.0**n for n in range(-3, 3)]
@@ -225,7 +225,7 @@ def _names(store: Store, block: str = "v", owner: str = "user:a", dimension: int
 class VectorStoreContract(ViewsContract, AllVectorsContract):
     """Contract of a `VectorStore`."""
 
-    def test_vectors_ranking_is_exact(self, store: Store, other: Store) -> None:
+    def test_a_vector_search_ranks_records_exactly(self, store: Store, other: Store) -> None:
         """Wrong: the nearest records are missed or ranked wrong."""
         vectors, queries = units(300, signed=True), units(5, seed=8, signed=True)
         store.open_vectors("v", 8, "m")
@@ -240,7 +240,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
                 near = pytest.approx(scores[wanted[:limit]].tolist(), abs=1e-5)
                 assert [score for _, score in ranking] == near
 
-    def test_vectors_are_searched_with_what_is_pending(self, store: Store, other: Store) -> None:
+    def test_a_search_includes_pending_records_once(self, store: Store, other: Store) -> None:
         """Wrong: a search misses stored records, or the pending records that the query contains.
 
         Also wrong: a record that is both pending and stored is found twice.
@@ -267,7 +267,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
                 assert hit.cosine == pytest.approx(alone[name].cosine, abs=1e-5)
                 assert hit.score == pytest.approx(alone[name].score, abs=0.02)
 
-    def test_vectors_records_come_back_whole(self, store: Store, other: Store) -> None:
+    def test_a_search_returns_all_fields_of_a_record(self, store: Store, other: Store) -> None:
         """Wrong: a field of a record is lost."""
         full = record("r", text="é 😀 \x00 \ud800", sources=(3, 1), last=3, metadata={"n": [None]})
         store.open_vectors("v", 8, "m")
@@ -277,7 +277,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert hit.cosine == pytest.approx(1, abs=1e-5)
         assert {type(value) for value in (hit.score, hit.relevance, *hit.parts)} == {float}
 
-    def test_vectors_owners_and_blocks_are_apart(self, store: Store) -> None:
+    def test_a_search_finds_only_records_of_its_owner_and_block(self, store: Store) -> None:
         """Wrong: one user's search finds another user's memory."""
         for block in ("v", "w"):
             store.open_vectors(block, 8, "m")
@@ -286,7 +286,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         for owner, names in (("user:a", ["a"]), ("user:b", ["b"]), ("user:A", []), ("user:", [])):
             assert _names(store, owner=owner) == names
 
-    def test_vectors_overwrite_by_id(self, store: Store, other: Store) -> None:
+    def test_a_vector_with_the_same_id_is_overwritten(self, store: Store, other: Store) -> None:
         """Wrong: a retry stores a duplicate, or the old vector or owner stays."""
         old, new = np.eye(8, dtype=np.float32)[:2], units(3)[2:]
         store.open_vectors("v", 8, "m")
@@ -300,7 +300,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(other) == ["b"]
         assert _names(other, owner="user:b") == ["a"]
 
-    def test_vectors_delete(self, store: Store, other: Store) -> None:
+    def test_a_deletion_removes_only_the_selected_vectors(self, store: Store, other: Store) -> None:
         """Wrong: searches find deleted records, or a deletion removes other records."""
         store.open_vectors("v", 8, "m")
         store.open_vectors("w", 8, "m")
@@ -333,7 +333,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         with pytest.raises(ValueError, match="Name an owner"):
             store.delete_vectors("v")
 
-    def test_handles_that_write_in_turn(self, store: Store, other: Store) -> None:
+    def test_handles_that_write_in_turn_find_all_records(self, store: Store, other: Store) -> None:
         """Wrong: a handle with a cache misses writes of another handle, or repeats a record."""
         handles = (store, other)
         for handle in handles:
@@ -369,7 +369,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         store.open_vectors("w", 9, "n")
         assert _names(store) == ["a"]
 
-    def test_vectors_clear(self, store: Store, other: Store) -> None:
+    def test_a_cleared_block_accepts_another_embedder(self, store: Store, other: Store) -> None:
         """Wrong: an embedder cannot be changed, or old vectors appear after the change."""
         for block in ("v", "w"):
             store.open_vectors(block, 8, "m")
@@ -383,7 +383,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         assert _names(store, dimension=5) == ["b"]
         assert _names(store, "w") == ["a"]
 
-    def test_a_stale_embedder_cannot_mix_in(self, store: Store, other: Store) -> None:
+    def test_a_rebuilt_block_refuses_the_old_embedder(self, store: Store, other: Store) -> None:
         """Wrong: a worker with the old embedder adds to a block that was rebuilt with a new one."""
         if store is other:
             pytest.skip("one handle has one embedder")
@@ -393,7 +393,7 @@ class VectorStoreContract(ViewsContract, AllVectorsContract):
         with pytest.raises(DimensionMismatch):
             store.put_vectors("v", [record("a")], _features(1))
 
-    def test_vectors_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+    def test_namespaces_have_independent_vectors(self, store: Store, elsewhere: Store) -> None:
         """Wrong: one namespace finds or clears the vectors of another."""
         store.open_vectors("v", 8, "m")
         store.put_vectors("v", [record("a")], _features(1))

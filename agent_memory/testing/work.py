@@ -117,7 +117,7 @@ class WorkStoreContract(LockContract):
 
     @pytest.mark.parametrize("seconds", [0, 60])
     @pytest.mark.parametrize("write", WRITES)
-    def test_who_holds_the_lease_writes(
+    def test_the_holder_of_a_lease_can_write(
         self, store: Store, other: Store, write: str, seconds: int
     ) -> None:
         """Wrong: a worker cannot write under its lease, or under an ended one that no one took."""
@@ -129,7 +129,7 @@ class WorkStoreContract(LockContract):
 
     @pytest.mark.parametrize("loss", _LOSSES)
     @pytest.mark.parametrize("write", WRITES)
-    def test_who_lost_the_lease_writes_nothing(
+    def test_a_write_under_a_lost_lease_is_refused(
         self, store: Store, other: Store, write: str, loss: str
     ) -> None:
         """Wrong: a stalled worker overwrites its successor's work."""
@@ -140,7 +140,7 @@ class WorkStoreContract(LockContract):
             WRITES[write](store, head, _LEASE)
         assert all_of(store) == all_of(other) == before
 
-    def test_a_lease_that_ends_too_late_is_taken_over(self, store: Store, other: Store) -> None:
+    def test_an_implausibly_long_lease_can_be_taken_over(self, store: Store, other: Store) -> None:
         """Wrong: a dead worker with a clock a year ahead blocks its session for a year."""
         head = filled(store)
         assert store.lease("s", "w1", _A_YEAR)
@@ -151,7 +151,7 @@ class WorkStoreContract(LockContract):
         with pytest.raises(LeaseLost):
             store.move(replace(head, start=1), lease=_LEASE)
 
-    def test_leases_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+    def test_leases_of_two_namespaces_are_independent(self, store: Store, elsewhere: Store) -> None:
         """Wrong: a lease in one namespace allows writes in another."""
         head = filled(store)
         elsewhere.append("s", [draft("a")])
@@ -159,7 +159,7 @@ class WorkStoreContract(LockContract):
         with pytest.raises(LeaseLost):
             store.move(head, lease=_LEASE)
 
-    def test_a_fence_falls_at_once(self, store: Store, other: Store) -> None:
+    def test_a_takeover_stops_the_old_writer_immediately(self, store: Store, other: Store) -> None:
         """Wrong: a worker that loses its lease between the check and the write can still write."""
         filled(store)
 
@@ -181,7 +181,7 @@ class WorkStoreContract(LockContract):
             facts, *_ = together([partial(successor, f"successor{n}", written), *late])
             assert store.records("facts", "user:a") == facts
 
-    def test_due_within(self, store: Store, other: Store) -> None:
+    def test_a_session_is_due_after_its_shortest_delay(self, store: Store, other: Store) -> None:
         """Wrong: each message wakes a worker for a session that is meant to wait.
 
         Also wrong: a session that may wait is processed too late, or delays an urgent one.
@@ -202,7 +202,7 @@ class WorkStoreContract(LockContract):
         now = store.append("t", [draft("b")])
         assert other.due() == [again, now]
 
-    def test_due_shares_turns_between_users(self, store: Store) -> None:
+    def test_due_alternates_between_users(self, store: Store) -> None:
         """Wrong: one user's thousand sessions delay all other users."""
         for name in ("a1", "a2", "a3", "a4"):
             store.append(name, [draft("x")], "a")
@@ -214,7 +214,7 @@ class WorkStoreContract(LockContract):
         assert _names(store) == expected
         assert [_names(store, n) for n in range(10)] == [expected[:n] for n in range(10)]
 
-    def test_due_keeps_the_place_in_the_queue(self, store: Store) -> None:
+    def test_a_due_session_keeps_its_place_in_the_queue(self, store: Store) -> None:
         """Wrong: a session with constant writes is never processed."""
         for name in ("s", "t"):
             store.append(name, [draft("x")])
@@ -226,7 +226,7 @@ class WorkStoreContract(LockContract):
         store.append("s", [draft("z")])
         assert _names(store) == ["t", "s"]
 
-    def test_due_leaves_out_what_is_held(self, store: Store, other: Store) -> None:
+    def test_due_omits_leased_sessions(self, store: Store, other: Store) -> None:
         """Wrong: several workers take one session, or a dead worker's session is never taken."""
         for name in ("s", "t"):
             store.append(name, [draft("x")])
@@ -238,7 +238,7 @@ class WorkStoreContract(LockContract):
         store.release("s", "w1")
         assert _names(other) == ["s", "t"]
 
-    def test_put_off_for_a_while(self, store: Store, other: Store) -> None:
+    def test_a_postponed_session_becomes_due_again(self, store: Store, other: Store) -> None:
         """Wrong: failed work is retried without a pause, or never."""
         head = store.append("s", [draft("x")])
         assert store.schedule(head, 3600) is True
@@ -253,7 +253,7 @@ class WorkStoreContract(LockContract):
         assert _names(store) == ["s"]
 
     @pytest.mark.parametrize("seconds", [None, 0.0, 3600.0])
-    def test_put_off_is_refused_after_a_change(
+    def test_schedule_is_refused_after_a_change_of_the_session(
         self, store: Store, other: Store, seconds: float | None
     ) -> None:
         """Wrong: a message that arrived while a worker finished is never absorbed."""
@@ -283,7 +283,7 @@ class WorkStoreContract(LockContract):
         anew = other.append("s", [draft("d")])
         refused(replace(head, end=anew.end, version=anew.version))
 
-    def test_wake(self, store: Store, other: Store) -> None:
+    def test_schedule_all_makes_every_session_due(self, store: Store, other: Store) -> None:
         """Wrong: a new block never receives the messages of inactive sessions."""
         store.schedule_all()
         for name in ("s", "t", "r"):
@@ -297,7 +297,7 @@ class WorkStoreContract(LockContract):
         store.release("s", "w1")
         assert sorted(_names(store)) == ["r", "s", "t"]
 
-    def test_dues_of_namespaces_are_apart(self, store: Store, elsewhere: Store) -> None:
+    def test_namespaces_have_independent_due_sessions(self, store: Store, elsewhere: Store) -> None:
         """Wrong: a worker of one namespace takes or postpones the sessions of another."""
         head = store.append("s", [draft("x")])
         assert elsewhere.due() == []
@@ -310,7 +310,7 @@ class WorkStoreContract(LockContract):
         assert store.due() == []
         assert elsewhere.due() == [other_head]
 
-    def test_no_entry_is_overlooked(self, store: Store, other: Store) -> None:
+    def test_no_concurrent_append_is_missed_by_workers(self, store: Store, other: Store) -> None:
         """Wrong: a message that arrives while a worker finishes waits forever."""
         names = [f"s{n}" for n in range(3)]
         ends = dict.fromkeys(names, 0)
@@ -337,7 +337,7 @@ class WorkStoreContract(LockContract):
         assert store.due() == []
         assert ends == dict.fromkeys(names, 60)
 
-    def test_scrub_keeps_what_was_not_deleted(self, store: Store, other: Store) -> None:
+    def test_a_secure_erase_keeps_undeleted_data(self, store: Store, other: Store) -> None:
         """Wrong: `scrub` damages data that was not deleted, or fails if nothing was deleted."""
         store.secure_erase()
         filled(store)

@@ -67,7 +67,7 @@ class ClockContract(Contract):
         return lambda store, minutes: cast("Store", _Ahead(store, 60 * minutes, monkeypatch))
 
     @pytest.mark.parametrize(("holds", "takes"), [(0, MINUTES), (-MINUTES, 0)])
-    def test_an_early_lease(
+    def test_a_lease_is_exclusive_if_clocks_differ(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
     ) -> None:
         """Wrong: two workers with different clocks both write under one lease."""
@@ -91,7 +91,9 @@ class ClockContract(Contract):
         assert taker.lease("s", second.owner, 60, renew=True)
 
     @pytest.mark.parametrize("minutes", [MINUTES, YEAR])
-    def test_lease_end(self, store: Store, other: Store, with_clock: _Handle, minutes: int) -> None:
+    def test_a_lease_of_a_machine_with_a_fast_clock_can_be_taken_over(
+        self, store: Store, other: Store, with_clock: _Handle, minutes: int
+    ) -> None:
         """Wrong: a machine whose clock is ahead holds a session forever."""
         store.append("s", [draft("a")])
         ahead = with_clock(other, minutes)
@@ -101,7 +103,7 @@ class ClockContract(Contract):
         assert not ahead.lease("s", "w1", 60, renew=True)
 
     @pytest.mark.parametrize(("holds", "takes"), [(0, MINUTES), (-MINUTES, 0)])
-    def test_an_early_lock(
+    def test_a_lock_is_exclusive_if_clocks_differ(
         self, store: Store, other: Store, with_clock: _Handle, holds: int, takes: int
     ) -> None:
         """Wrong: two workers with different clocks both hold one lock."""
@@ -114,7 +116,7 @@ class ClockContract(Contract):
         assert taker.lock("l", "w2", 60, renew=True) is taken
         assert taker.lock("l", "w2", 60)
 
-    def test_dues_of_wrong_clocks(self, store: Store, other: Store, with_clock: _Handle) -> None:
+    def test_a_session_becomes_due(self, store: Store, other: Store, with_clock: _Handle) -> None:
         """Wrong: a session appended to by a machine with a wrong clock never falls due."""
         ahead, behind = with_clock(other, MINUTES), with_clock(other, -MINUTES)
 
@@ -142,7 +144,9 @@ class ClockContract(Contract):
         assert due(store) == []
         assert due(with_clock(store, MINUTES + 1.1)) == ([] if self.by_server else ["s"])
 
-    def test_a_session_begun_earlier(self, store: Store, other: Store, with_clock: _Handle) -> None:
+    def test_a_recreated_session_may_have_an_earlier_creation_time(
+        self, store: Store, other: Store, with_clock: _Handle
+    ) -> None:
         """Wrong: a new session with an earlier creation time is taken for the deleted one."""
         ahead, behind = with_clock(store, MINUTES), with_clock(other, -MINUTES)
         first = ahead.append("s", [draft("a"), draft("b")], "ann")

@@ -48,7 +48,9 @@ class DamageContract(Contract):
         store.put_vectors("v", _TWO, _FEATURES)
         return store
 
-    def test_a_head(self, filled: Store, other: Store, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_damaged_head_does_not_break_other_sessions(
+        self, filled: Store, other: Store, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """Wrong: one damaged head stops listing, counting or work of all sessions."""
         self.spoil(filled, "head")
         with pytest.raises(Damaged, match=r"Session 's' is damaged.*doctor --repair") as raised:
@@ -68,7 +70,7 @@ class DamageContract(Contract):
         assert other.counts().sessions == 3
         assert [entry.seq for entry in other.read("s")] == [1, 2, 3]
 
-    def test_a_damaged_session_is_deleted(self, filled: Store, other: Store) -> None:
+    def test_a_damaged_session_can_be_deleted(self, filled: Store, other: Store) -> None:
         """Wrong: a session with a damaged row cannot be deleted."""
         self.spoil(filled, "head")
         other.delete("s")
@@ -76,7 +78,7 @@ class DamageContract(Contract):
         assert _ids(other.sessions()) == ["r", "t"]
         assert other.append("s", [draft("anew")]).end == 1
 
-    def test_damaged_sessions_keep_no_place(self, filled: Store, other: Store) -> None:
+    def test_damaged_sessions_do_not_take_places_in_due(self, filled: Store, other: Store) -> None:
         """Wrong: damaged sessions fill a worker's page, so that it does no other work."""
         self.spoil(filled, "head")
         seen: list[str] = []
@@ -86,7 +88,7 @@ class DamageContract(Contract):
                 other.schedule(head, 60)
         assert sorted(seen) == ["r", "t"]
 
-    def test_a_message(self, filled: Store, other: Store) -> None:
+    def test_a_damaged_message_hides_no_other_message(self, filled: Store, other: Store) -> None:
         """Wrong: a damaged message hides all other messages of its user."""
         self.spoil(filled, "message")
         with pytest.raises(Damaged, match="Message 2 of session 's'"):
@@ -100,7 +102,7 @@ class DamageContract(Contract):
         ]
         assert len(other.sessions()) == 3
 
-    def test_a_fact(self, filled: Store, other: Store) -> None:
+    def test_a_damaged_fact_hides_no_other_fact(self, filled: Store, other: Store) -> None:
         """Wrong: a damaged fact hides all other facts of its user."""
         self.spoil(filled, "fact")
         assert [one.id for one in other.records("facts", "user:u")] == ["b"]
@@ -112,7 +114,7 @@ class DamageContract(Contract):
             assert [one.id for _, one in other.all_records()] == ["b"]
         assert damaged == []
 
-    def test_a_vector(self, filled: Store, other: Store) -> None:
+    def test_a_damaged_record_does_not_break_searches(self, filled: Store, other: Store) -> None:
         """Wrong: a damaged record makes every search fail."""
         self.spoil(filled, "vector")
         assert _found(other) == ["b"]
@@ -122,7 +124,7 @@ class DamageContract(Contract):
         filled.put_vectors("v", _TWO, _FEATURES)
         assert _found(other) == ["a", "b"]
 
-    def test_a_segment(self, filled: Store, other: Store) -> None:
+    def test_records_of_a_damaged_segment_are_found(self, filled: Store, other: Store) -> None:
         """Wrong: a damaged segment hides its records until it is repaired."""
         filled.put_vectors("v", [record("c", "user:u", text="a fox")], worded(["fox"], _ROW))
         self.spoil(filled, "features")
@@ -145,7 +147,7 @@ class DamageContract(Contract):
         assert _found(filled) == []
 
     @pytest.mark.parametrize("by", ["a search", "a write", "a deletion"])
-    def test_a_catalog(self, filled: Store, other: Store, by: str) -> None:
+    def test_a_damaged_catalog_hides_no_record(self, filled: Store, other: Store, by: str) -> None:
         """Wrong: a damaged catalog hides records that are intact, or is not reported."""
         for n in range(12):
             some = [record(f"{n}", "user:u", f"s{n}")]
@@ -173,7 +175,7 @@ class DamageContract(Contract):
         other.delete_vectors("v", owner="user:u")
         assert _scores(filled) == {}
 
-    def test_a_catalog_and_a_segment(self, filled: Store, other: Store) -> None:
+    def test_a_damaged_catalog_and_segment_hide_nothing(self, filled: Store, other: Store) -> None:
         """Wrong: a damaged catalog and a damaged segment together hide more than each alone."""
         self.spoil(filled, "features")
         filled.put_vectors("v", [record("c", "user:u", "c")], worded(["red"], _ROW))

@@ -27,7 +27,7 @@ def keyed(text: str, key: str) -> Append:
 class GroupingContract(Contract):
     """Appends of a group in one transaction."""
 
-    def test_appends_of_a_group_are_as_if_made_one_by_one(self, store: Store) -> None:
+    def test_appends_of_a_group_have_the_results_of_single_appends(self, store: Store) -> None:
         """Wrong: the second of two appends to one session gets the first one's seqs."""
         store.append("known", [draft("first")], "ada")
         group = [
@@ -49,7 +49,7 @@ class GroupingContract(Contract):
         assert said(store, "new") == list(enumerate("abc", 1))
         assert store.append("known", [draft("fifth")], "ada").end == 6
 
-    def test_what_is_refused_is_refused_alone(self, store: Store) -> None:
+    def test_a_refused_append_does_not_undo_others_of_its_group(self, store: Store) -> None:
         """Wrong: one caller's mistake undoes another's acknowledged append."""
         store.append("bens", [draft("ben's")], "ben")
         going = store.append("going", [draft("x")], "ada")
@@ -73,7 +73,7 @@ class GroupingContract(Contract):
     def unwritable(self, store: Store) -> Draft:
         return draft("too much", 2**70)
 
-    def test_one_that_cannot_be_written_fails_alone(
+    def test_an_append_that_the_database_refuses_fails_alone(
         self, store: Store, other: Store, unwritable: Draft
     ) -> None:
         """Wrong: one append that the database refuses fails the whole group."""
@@ -91,7 +91,7 @@ class GroupingContract(Contract):
         assert said(other, "t") == []
         assert store.append("s", [draft("d")], "ada").end == 4
 
-    def test_keys_of_a_group_are_known_to_it(self, store: Store, other: Store) -> None:
+    def test_a_retry_in_the_same_group_is_stored_once(self, store: Store, other: Store) -> None:
         """Wrong: a retry in the same group is stored twice."""
         group = [keyed("a", "k1"), keyed("a", "k1"), keyed("b", "k1"), keyed("c", "k2")]
         first, again, wrong, last = store.append_all(group)
@@ -106,7 +106,7 @@ class GroupingContract(Contract):
         assert later.places == ()
         assert said(store, "s") == [(1, "a"), (2, "c")]
 
-    def test_a_session_that_was_put_off_falls_due(self, store: Store) -> None:
+    def test_an_append_in_a_group_makes_its_session_due(self, store: Store) -> None:
         """Wrong: an append in a group does not make its session due."""
         head = store.append("s", [draft("a")], "ada")
         assert store.schedule(head, 600)
@@ -118,7 +118,7 @@ class GroupingContract(Contract):
         assert store.append("s", [draft("c")], "ada").end == 3
         assert [one.session_id for one in store.due()] == ["s"]
 
-    def test_an_append_to_an_own_session_takes_over_none(self, store: Store) -> None:
+    def test_an_own_append_does_not_claim_a_session_without_a_user(self, store: Store) -> None:
         """Wrong: an append with `own` takes over a session that has messages and no user."""
         store.append("nobody's", [draft("a")])
         group = [
@@ -132,7 +132,7 @@ class GroupingContract(Contract):
         assert stored(store, "nobody's").user_id is None
         assert said(store, "new") == [(1, "c"), (2, "d")]
 
-    def test_groups_at_the_same_moment(self, store: Store, other: Store) -> None:
+    def test_concurrent_groups_do_not_deadlock(self, store: Store, other: Store) -> None:
         """Wrong: groups of two processes deadlock."""
 
         def write(handle: Store, name: str, order: int) -> None:
@@ -149,7 +149,7 @@ class GroupingContract(Contract):
             assert list(seqs) == list(range(1, 21))
             assert sorted(texts) == sorted(f"{name}{turn}" for name in "abcd" for turn in range(5))
 
-    def test_an_empty_group(self, store: Store) -> None:
+    def test_an_empty_group_does_nothing(self, store: Store) -> None:
         """Wrong: an empty group raises."""
         assert store.append_all([]) == []
 

@@ -44,7 +44,7 @@ class ImportContract(Contract):
     """Contract of a `Store` for imported sessions."""
 
     @pytest.mark.parametrize("count", [0, 1, 10, 30])
-    def test_a_session_arrives_whole(self, store: Store, other: Store, count: int) -> None:
+    def test_an_import_is_complete_and_due(self, store: Store, other: Store, count: int) -> None:
         """Wrong: an imported session lacks data, or no worker continues it."""
         log = entries(1, count)
         arrived = _bring(store, _HEAD, log)
@@ -59,7 +59,7 @@ class ImportContract(Contract):
         assert store.append("s", [draft("on")], "u").end == count + 1
         assert other.lease("s", "w", 60)
 
-    def test_one_of_which_the_beginning_expired(self, store: Store, other: Store) -> None:
+    def test_imports_keep_seqs_of_partly_expired_sessions(self, store: Store, other: Store) -> None:
         """Wrong: a partly expired session cannot be imported, or its messages get other numbers."""
         log = entries(21, 50, total=60)
         arrived = _bring(store, replace(_HEAD, expired=20, start=24), log)
@@ -67,7 +67,7 @@ class ImportContract(Contract):
         assert other.read("s") == log
         assert other.append("s", [draft("on")]).end == 51
 
-    def test_until_then_nobody_sees_it(self, store: Store, other: Store) -> None:
+    def test_a_session_is_invisible_until_its_import_ends(self, store: Store, other: Store) -> None:
         """Wrong: a context, a worker or a writer uses a session that is half imported."""
         log = entries(1, 30)
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
@@ -90,7 +90,9 @@ class ImportContract(Contract):
         assert [head.session_id for head in other.due()] == ["s"]
         assert other.read("s") == log
 
-    def test_erase_first(self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_import_survives_the_deletion_of_its_hidden_session(
+        self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Wrong: an import fails because a worker erased the hidden session before its lease."""
         leases, hold, erased = Leases(store), Leases.hold, list[str]()
 
@@ -109,7 +111,7 @@ class ImportContract(Contract):
         assert other.read("s") == log
 
     @pytest.mark.parametrize("how", ["worker", "delete"])
-    def test_an_interrupted_import(self, store: Store, other: Store, how: str) -> None:
+    def test_interrupted_imports_can_be_retried(self, store: Store, other: Store, how: str) -> None:
         """Wrong: an interrupted import shows part of a session, or blocks the next attempt."""
         log = entries(1, 30)
         with import_transaction(store, Leases(store), _HEAD, log[:10]) as arrival:
@@ -156,7 +158,7 @@ class ImportContract(Contract):
         assert stored(other) == shown
         assert other.read("s") == theirs
 
-    def test_one_that_was_erased_before_it_was_held(self, store: Store, other: Store) -> None:
+    def test_an_import_does_not_continue_another_import(self, store: Store, other: Store) -> None:
         """Wrong: an import continues the entries that another import began in its place."""
         log, theirs = entries(1, 20, " ours"), entries(1, 10, " theirs")
 

@@ -59,7 +59,7 @@ class LongLogContract(Contract):
         for _ in range(count // 1000):
             store.append(session_id, [draft("x")] * 1000)
 
-    def test_a_long_log(self, store: Store, other: Store, steps: Steps | None) -> None:
+    def test_calls_read_few_entries(self, store: Store, other: Store, steps: Steps | None) -> None:
         """Wrong: a call about a few entries reads the whole log, or returns wrong ones."""
         long = self.long
         self.fill(store, "long", long)

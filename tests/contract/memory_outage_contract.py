@@ -31,7 +31,7 @@ class MemoryOutageContract:
         pytest.fail("Give the contract an `away` fixture.")
 
     @pytest.mark.parametrize("mode", ["inline", "background"])
-    def test_a_memory_outlives_an_outage(
+    def test_a_memory_works_again_after_an_outage(
         self,
         away: tuple[Any, str],
         mode: Literal["inline", "background"],

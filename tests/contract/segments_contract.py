@@ -36,7 +36,7 @@ def names_of(handle: Store, owner: str = "user:a") -> list[str]:
 class ManyHandlesContract(VectorChangesContract):
     """Concurrent writers and searchers all find the current records."""
 
-    def test_many_write_and_search(self, store: Store, other: Store) -> None:
+    def test_concurrent_searches_find_concurrent_writes(self, store: Store, other: Store) -> None:
         """Wrong: a cached index misses a write of another thread or process."""
         handles = (store, other)
         for handle in handles:
@@ -73,14 +73,14 @@ _KINDS = (
 )
 
 
-def kept_in_sql(store: Store) -> int:
+def count_vector_rows_in_sql(store: Store) -> int:
     """Return the number of rows that an SQL store has of vectors."""
     where = f"WHERE namespace = '{store.kernel._namespace}' AND {_KINDS}"
     count = f"SELECT count(*) FROM agent_memory_documents {where}"
     return int(store._database.read(lambda it: it.value(count)))
 
 
-def held_in_sql(store: Store, change: str = "") -> bytes:
+def segments_in_sql(store: Store, change: str = "") -> bytes:
     """Return the segments of an SQL store, altered on request."""
     table = "agent_memory_documents"
     where = f"WHERE namespace = '{store.kernel._namespace}' AND collection LIKE 'segment:%'"
@@ -96,13 +96,13 @@ class InSQL:
     """How a SQL store's tests look at segments, and change them."""
 
     def kept(self, store: Store) -> int:
-        return kept_in_sql(store)
+        return count_vector_rows_in_sql(store)
 
     def held(self, store: Store) -> bytes:
-        return held_in_sql(store)
+        return segments_in_sql(store)
 
     def alter(self, store: Store) -> None:
-        held_in_sql(store, "substr(data, 1, length(data) - 1)")
+        segments_in_sql(store, "substr(data, 1, length(data) - 1)")
 
 
 _WIDE = 4 * LEAST_LENGTH
@@ -164,7 +164,7 @@ def _told(held: bytes) -> set[str]:
     return {what for what, some in signs.items() if any(one in held for one in some)}
 
 
-class SealedSegmentsContract(Contract):
+class EncryptedSegmentsContract(Contract):
     """Under an `EncryptedStore` the features of records cannot be read."""
 
     def held(self, store: Store) -> bytes:
@@ -174,7 +174,7 @@ class SealedSegmentsContract(Contract):
     def alter(self, store: Store) -> None:
         raise NotImplementedError
 
-    def test_no_vector_and_no_word_is_to_be_read(self, store: Store, other: Store) -> None:
+    def test_encrypted_vectors_and_words_cannot_be_read(self, store: Store, other: Store) -> None:
         """Wrong: vectors or words can be read from an encrypted database."""
         store.open_vectors("v", _SEALED, "m")
         _put(store, "a0", "a1")
@@ -191,7 +191,7 @@ class SealedSegmentsContract(Contract):
             assert _found(handle) == ["a2", "a3", "a4"]
             assert [_nearest(handle, n) for n in (2, 3, 4)] == ["a2", "a3", "a4"]
 
-    def test_keys_are_rotated(self, store: Store, other: Store) -> None:
+    def test_a_key_rotation_hides_no_encrypted_record(self, store: Store, other: Store) -> None:
         """Wrong: after a rotation of keys, older records are not found."""
         _put(_sealed(store, k=_SECRET), "a0", "a1")
         later = _sealed(other, n=_LATER, k=_SECRET)
@@ -205,7 +205,7 @@ class SealedSegmentsContract(Contract):
             lacking.delete_vectors("v", session_id="t")
         assert _found(_sealed(store, n=_LATER, k=_SECRET)) == ["a0", "a1"]
 
-    def test_what_was_altered_is_found_by_words(self, store: Store, other: Store) -> None:
+    def test_words_find_records_with_altered_features(self, store: Store, other: Store) -> None:
         """Wrong: an altered value hides its records, or is accepted."""
         sealed = _sealed(store)
         _put(sealed, "a0", "a1")
@@ -216,7 +216,7 @@ class SealedSegmentsContract(Contract):
             hits = handle.search_vectors("v", "user:a", for_words("fox", _ROWS[2]), 99)
             assert {hit.record.id for hit in hits if hit.words > 0} == {"a0", "a1", "b2"}
 
-    def test_what_stood_there_before_is_read(self, store: Store, other: Store) -> None:
+    def test_records_stored_before_encryption_are_found(self, store: Store, other: Store) -> None:
         """Wrong: records stored before encryption was switched on are not found."""
         other.open_vectors("v", _SEALED, "m")
         _put(other, "a0", "a1")
@@ -230,7 +230,7 @@ class SealedSegmentsContract(Contract):
         assert len(_found(sealed)) == 20
         assert [_nearest(sealed, n) for n in (0, 1)] == ["a0", "a1"]
 
-    def test_who_has_no_key_deletes(self, store: Store, other: Store) -> None:
+    def test_a_deletion_needs_no_key(self, store: Store, other: Store) -> None:
         """Wrong: without the key nothing can be deleted, or data is reported as damaged."""
         _put(_sealed(store), "a0", "a1")
         _put(_sealed(store), "b2", session="t")
@@ -243,7 +243,7 @@ class SealedSegmentsContract(Contract):
         assert self.held(store) == b""
 
 
-class SegmentsContract(ManyHandlesContract, SealedSegmentsContract):
+class SegmentsContract(ManyHandlesContract, EncryptedSegmentsContract):
     """Contract of such a store: a handle with a cached index reads only new records."""
 
     @pytest.fixture
@@ -274,7 +274,7 @@ class SegmentsContract(ManyHandlesContract, SealedSegmentsContract):
         handle_of_all: Any = handle
         handle_of_all._indexes = Indexes()
 
-    def test_who_follows_reads_what_is_new(
+    def test_a_cached_index_reads_only_new_records(
         self, store: Store, other: Store, reads: Callable[[], int]
     ) -> None:
         """Wrong: each absorbed message makes a handle read all of its user's vectors again."""
@@ -291,7 +291,7 @@ class SegmentsContract(ManyHandlesContract, SealedSegmentsContract):
         found_wide(other)
         assert reads() == 0
 
-    def test_who_follows_finds_what_a_newcomer_finds(self, store: Store, other: Store) -> None:
+    def test_a_cached_and_a_new_index_give_equal_scores(self, store: Store, other: Store) -> None:
         """Wrong: a handle with a cached index gets other scores than a new one."""
         for handle in (store, other):
             handle.open_vectors("v", _WIDE, "m")
@@ -313,7 +313,7 @@ class SegmentsContract(ManyHandlesContract, SealedSegmentsContract):
                 assert followed == fresh
                 assert fresh.keys() <= there
 
-    def test_rounded_vectors_find_what_exact_ones_find(self, store: Store) -> None:
+    def test_rounded_vectors_have_the_recall_of_exact_vectors(self, store: Store) -> None:
         """Wrong: 8-bit vectors lower recall, or are changed by packing them again."""
         count, width = 400, 256
         store.open_vectors("v", width, "m")
@@ -337,7 +337,7 @@ class SegmentsContract(ManyHandlesContract, SealedSegmentsContract):
             for place, one in enumerate(records):
                 assert (found.meaning[place] == kept.meaning[int(one.id)]).all()
 
-    def test_nothing_is_left_of_what_is_deleted(self, store: Store, other: Store) -> None:
+    def test_a_deletion_leaves_no_catalogs_and_segments(self, store: Store, other: Store) -> None:
         """Wrong: the database keeps a deleted owner's name or vectors."""
         for handle in (store, other):
             handle.open_vectors("v", _WIDE, "m")
@@ -356,7 +356,7 @@ class SegmentsContract(ManyHandlesContract, SealedSegmentsContract):
         store.clear_vectors("v")
         assert self.kept(store) == before
 
-    def test_many_put_at_once(self, store: Store, other: Store) -> None:
+    def test_one_put_can_fill_more_than_one_segment(self, store: Store, other: Store) -> None:
         """Wrong: more records than a segment holds are lost, or refused."""
         for handle in (store, other):
             handle.open_vectors("v", 0, "m")

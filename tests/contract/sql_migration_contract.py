@@ -15,7 +15,7 @@ from tests.servers.sql import opened, told_nothing
 class MigrationContract:
     """Tables are created and migrated as on SQLite. `database` is the URL of an empty one."""
 
-    def test_many_make_the_tables_at_once(self, database: str) -> None:
+    def test_concurrent_stores_create_the_tables_once(self, database: str) -> None:
         """Wrong: all but one of the workers that start together fail."""
         stores = together([partial(SQLStore, database) for _ in range(6)])
         together([partial(s.append, "s", [draft("a")]) for s in stores])
@@ -23,7 +23,7 @@ class MigrationContract:
         for store in stores:
             store.close()
 
-    def test_a_later_step(self, database: str) -> None:
+    def test_a_later_schema_change_keeps_the_data(self, database: str) -> None:
         """Wrong: a later schema change fails on this database, or loses data."""
         store = SQLStore(database)
         store.append("s", [draft("a")], "u")
@@ -46,7 +46,7 @@ class MigrationContract:
         with pytest.raises(SchemaTooNew, match=f"version {FIRST + len(steps)}"):
             SQLStore(database)
 
-    def test_a_failed_step(self, database: str) -> None:
+    def test_a_failed_schema_change_is_not_recorded(self, database: str) -> None:
         """Wrong: a schema change that failed counts as done."""
         SQLStore(database).close()
         broken = (*STEPS, ("ALTER TABLE agent_memory_nothing ADD COLUMN x BIGINT",))
@@ -55,7 +55,7 @@ class MigrationContract:
                 server.write(lambda c: migrate(c, broken))
             assert server.read(stored_version) == FIRST + len(STEPS)
 
-    def test_errors_do_not_tell_messages(self, database: str) -> None:
+    def test_database_errors_do_not_contain_messages(self, database: str) -> None:
         """Wrong: a database error in a log contains a user's message."""
         store = SQLStore(database)
         store.append("s", [draft("a")])

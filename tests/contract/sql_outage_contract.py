@@ -24,7 +24,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
     def away(self, server: Served) -> tuple[Any, str]:
         return server.private(), server.url
 
-    def test_a_restarted_server(self, server: Served, store: Store, other: Store) -> None:
+    def test_a_handle_survives_a_restart(self, server: Served, store: Store, other: Store) -> None:
         """Wrong: after a restart of the server a handle fails until its process restarts."""
         own = server.private()
         store.open_vectors("v", 2, "m")
@@ -41,7 +41,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         assert store.move(replace(head, start=1)) is not None
         assert [e.message.content for e in other.read("s")] == ["a", "b", "c", "d"]
 
-    def test_an_answer_that_is_lost(self, server: Served, store: Store, namespace: str) -> None:
+    def test_unanswered_writes_run_once(self, server: Served, store: Store, namespace: str) -> None:
         """Wrong: a write that was done is repeated, or a read that can be repeated fails."""
         with line_to(server.private()) as line:
             far = SQLStore(line.url, namespace)
@@ -60,7 +60,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
             assert far.append("s", [draft("c")]).end == 4
             far.close()
 
-    def test_a_line_breaks_in_opening(self, server: Served, store: Store, namespace: str) -> None:
+    def test_opening_raises_an_outage(self, server: Served, store: Store, namespace: str) -> None:
         """Wrong: a connection that breaks during opening raises a foreign error."""
         for answers in range(30):
             with line_to(server.private()) as line:
@@ -73,7 +73,9 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
                     return
         raise AssertionError("it is never open")
 
-    def test_a_hang(self, server: Served, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_call_to_a_server_that_hangs_times_out(
+        self, server: Served, namespace: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Wrong: a server that stops answering blocks its callers forever."""
         own = server.private()
         for module in ("mysql", "postgres"):
@@ -91,7 +93,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
             assert far.append("s", [draft("c")]).end >= 2
             far.close()
 
-    def test_who_is_not_let_in(self, server: Served, caplog: pytest.LogCaptureFixture) -> None:
+    def test_refusal_hides_password(self, server: Served, caplog: pytest.LogCaptureFixture) -> None:
         """Wrong: a wrong credential raises an unclear error, or one that shows the password."""
         caplog.set_level(logging.DEBUG)
         own = server.private()
@@ -112,14 +114,14 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         [*(f"{one}@127.0.0.1:{{}}/db" for one in ("s3cr3t@tiger", "12/s3cr3t", "12?s3cr3t")),
          "s3cr3t#tiger@127.0.0.1:{}/db", "s3cr3t/tiger@host:x/db?s3cr3t=1"],
     )  # fmt: skip
-    def test_a_password_that_is_not_escaped(self, server: Served, rest: str) -> None:
+    def test_an_error_hides_an_unescaped_password(self, server: Served, rest: str) -> None:
         """Wrong: the error shows part of the password as the host, the port or the database."""
         told = "%-escapes" if ":x" in rest else "setting `store`"
         with pytest.raises((ConfigError, StoreUnavailable), match=told) as caught:
             SQLStore(f"{scheme_of(server.url)}://user:{rest.format(free_port())}")
         assert told_nothing(caught.value, "user:12")
 
-    def test_a_closed_store(self, server: Served, store: Store) -> None:
+    def test_a_closed_sql_store_refuses_calls(self, server: Served, store: Store) -> None:
         """Wrong: a closed store connects again."""
         store.close()
         for call in (lambda: store.head("s"), lambda: store.append("s", [draft("a")])):

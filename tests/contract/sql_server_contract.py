@@ -86,7 +86,7 @@ class ServerContract(ServerFixtures, SQLContract):
         with opened(own.url) as database:
             assert database.read(lambda c: int(c.value(counted))) == before
 
-    def test_an_append_is_one_trip(self, server: Served, store: Store, namespace: str) -> None:
+    def test_append_is_one_round_trip(self, server: Served, store: Store, namespace: str) -> None:
         """Wrong: an update takes several round trips, or a context more than two."""
         with line_to(server.private()) as line:
             far = SQLStore(line.url, namespace)
@@ -110,7 +110,7 @@ class ServerContract(ServerFixtures, SQLContract):
             assert trips(lambda: far.append("s", [draft("h")])) == 1
             far.close()
 
-    def test_appends_race_deletions(self, server: Served, store: Store, other: Store) -> None:
+    def test_no_deletion_splits_an_append(self, server: Served, store: Store, other: Store) -> None:
         """Wrong: an entry is written to a deleted session, or to the next one under its id."""
 
         def append(handle: Store, name: str) -> None:
@@ -136,7 +136,9 @@ class ServerContract(ServerFixtures, SQLContract):
         with opened(server.url) as database:
             assert database.read(lambda c: c.value(orphans)) == 0
 
-    def test_many_woken(self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_schedule_all_wakes_more_than_one_page_of_sessions(
+        self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Wrong: only the first page of sessions is woken."""
         monkeypatch.setattr("agent_memory.stores.kernel.sessions.PAGE", 2)
         for n in range(5):
@@ -144,7 +146,7 @@ class ServerContract(ServerFixtures, SQLContract):
         together([store.schedule_all, other.schedule_all])
         assert len(store.due()) == 5
 
-    def test_more_threads_than_connections(self, server: Served, store: Store) -> None:
+    def test_many_threads_share_limited_connections(self, server: Served, store: Store) -> None:
         """Wrong: a burst of threads uses all connections of the server."""
         own = server.private()
         together([partial(store.append, f"s{n}", [draft("a")]) for n in range(100)])
@@ -152,21 +154,21 @@ class ServerContract(ServerFixtures, SQLContract):
         with opened(own.url) as database:
             assert database.read(lambda c: int(c.value(CONNECTIONS[scheme_of(own.url)]))) < 16
 
-    def test_processes_append_at_once(self, server: Served, namespace: str) -> None:
+    def test_concurrent_processes_can_append(self, server: Served, namespace: str) -> None:
         """Wrong: processes that start together create a table twice, or lose a message."""
         check_writers(server.url, namespace, 2, 40)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-    def test_a_forked_child(self, server: Served, namespace: str) -> None:
+    def test_a_forked_child_shares_no_connection(self, server: Served, namespace: str) -> None:
         """Wrong: parent and child share a connection, or the child's exit closes the parent's."""
         check_fork(server.url, namespace)
 
-    def test_schemes(self, server: Served, namespace: str) -> None:
+    def test_sqlalchemy_and_hosting_urls_are_accepted(self, server: Served, namespace: str) -> None:
         """Wrong: a URL in the form of SQLAlchemy or a hosting service is refused."""
         for scheme in self.schemes:
             SQLStore(f"{scheme}://{server.url.partition('://')[2]}", namespace).close()
 
-    def test_a_missing_driver(self, server: Served) -> None:
+    def test_a_missing_driver_is_reported_with_its_extra(self, server: Served) -> None:
         """Wrong: a missing driver raises an ImportError that does not name the extra."""
         code = (
             "import sys\n"

@@ -71,7 +71,7 @@ class ChatHistoryContract:
     def other(self, history: ChatHistory) -> ChatHistory:
         return history
 
-    def test_what_was_saved_is_loaded(self, history: ChatHistory, other: ChatHistory) -> None:
+    def test_a_saved_list_loads_unchanged(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a field, a picture or a tool call of a conversation is lost."""
         history.save("s", _RICH)
         given = [Message.of(one).to_dict() for one in _RICH]
@@ -80,7 +80,7 @@ class ChatHistoryContract:
         other.save("s", [*again, *said("more")])
         assert history.load("s")[:-1] == again
 
-    def test_a_list_replaces_another(self, history: ChatHistory, other: ChatHistory) -> None:
+    def test_a_save_replaces_the_old_list(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a save keeps replaced messages, or loses others."""
         for after in _AFTER:
             history.save("s", said("a", "b", "c"))
@@ -88,7 +88,7 @@ class ChatHistoryContract:
             other.save("s", said(*after))
             assert texts(history) == after
 
-    def test_the_same_words_of_another(self, history: ChatHistory) -> None:
+    def test_a_message_with_another_role_or_name_is_replaced(self, history: ChatHistory) -> None:
         """Wrong: a message with the same text but another role or name is not replaced."""
         history.save("s", said("a", "b"))
         later = [{"role": "assistant", "content": "a"}, {**said("b")[0], "name": "kim"}]
@@ -97,14 +97,14 @@ class ChatHistoryContract:
             ("assistant", None), ("user", "kim"),
         ]  # fmt: skip
 
-    def test_sessions_are_apart(self, history: ChatHistory) -> None:
+    def test_histories_of_two_sessions_are_independent(self, history: ChatHistory) -> None:
         """Wrong: one conversation overwrites another."""
         history.save("s", said("a"))
         history.save("t", said("b"))
         history.save("s", said("c"))
         assert (texts(history, "s"), texts(history, "t")) == (["c"], ["b"])
 
-    def test_clearing(self, history: ChatHistory, other: ChatHistory) -> None:
+    def test_clear_removes_only_its_session(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: clearing twice fails, clears another session, or cleared messages come back."""
         history.save("s", said("a", "b"))
         history.save("t", said("c"))
@@ -115,7 +115,7 @@ class ChatHistoryContract:
         history.save("s", said("anew"))
         assert texts(other) == ["anew"]
 
-    def test_an_empty_history(self, history: ChatHistory, other: ChatHistory) -> None:
+    def test_a_history_can_be_empty(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a new session cannot be loaded, or an emptied one keeps its last list."""
         assert history.load("s") == []
         history.save("s", [])
@@ -126,7 +126,7 @@ class ChatHistoryContract:
         other.save("s", said("b"))
         assert texts(history) == ["b"]
 
-    def test_what_is_no_message(self, history: ChatHistory) -> None:
+    def test_a_list_with_an_invalid_message_is_refused(self, history: ChatHistory) -> None:
         """Wrong: a list with an invalid message is saved in part, or raises a bare error."""
         history.save("s", said("a", "b"))
         bad: list[Any] = [{"content": "?"}, 7, {"role": "king"}]
@@ -138,7 +138,7 @@ class ChatHistoryContract:
                 history.save("s", one)
         assert texts(history) == ["a", "b"]
 
-    def test_ids_that_cannot_be_kept(self, history: ChatHistory) -> None:
+    def test_invalid_session_ids_are_refused(self, history: ChatHistory) -> None:
         """Wrong: an id that a database truncates is accepted."""
         bad: list[Any] = ["", " ", "x" * 256, "a\x00b", 7]
         for name in bad:
@@ -146,7 +146,7 @@ class ChatHistoryContract:
                 with pytest.raises(InvalidId):
                     call(name)
 
-    def test_a_list_is_the_callers_own(self, history: ChatHistory) -> None:
+    def test_changing_a_saved_list_does_not_change_the_history(self, history: ChatHistory) -> None:
         """Wrong: a caller who changes its list later changes the stored one."""
         given: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "a"}]}]
         history.save("s", given)
@@ -156,7 +156,7 @@ class ChatHistoryContract:
         loaded.content.append({"type": "text", "text": "b"})
         assert texts(history) == ["a"]
 
-    def test_readers_see_one_list_or_another(
+    def test_a_reader_sees_no_mixture_of_lists(
         self, history: ChatHistory, other: ChatHistory
     ) -> None:
         """Wrong: a reader gets a mixture of two lists, or none."""
@@ -170,7 +170,7 @@ class ChatHistoryContract:
         assert [one for one in _read_meanwhile(other, save) if one not in lists] == []
         assert texts(other) == lists[(_ROUNDS - 1) % 2]
 
-    def test_savers_do_not_mix(self, history: ChatHistory, other: ChatHistory) -> None:
+    def test_concurrent_saves_do_not_mix(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: concurrent saves leave a mixture of their lists."""
         lists = {
             name: [f"{name}{n}" for n in range(size)]
@@ -187,7 +187,7 @@ class ChatHistoryContract:
         assert found == texts(other)
         assert found in [some for one in lists.values() for some in (one, one[1:])]
 
-    def test_a_clearing_is_whole(self, history: ChatHistory, other: ChatHistory) -> None:
+    def test_a_clear_is_atomic_for_readers(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a reader sees part of a list while it is cleared."""
         whole = [str(n) for n in range(40)]
 
@@ -285,7 +285,7 @@ class VectorIndexContract:
         for one in index.search([0.3, -0.2, 0.7]):
             assert one.id not in ids(index.search([0.3, -0.2, 0.7], threshold=one.score))
 
-    def test_there_is_no_padding(self, index: VectorIndex) -> None:
+    def test_a_search_returns_at_most_top_k_existing_items(self, index: VectorIndex) -> None:
         """Wrong: a search returns more than `top_k` items, or ones that do not exist."""
         assert index.search(EAST) == []
         index.store(items(COMPASS))
@@ -294,7 +294,7 @@ class VectorIndexContract:
         assert ids(index.search(EAST, top_k=2)) == ["e", "ne"]
         assert len(index.search(EAST, top_k=3, threshold=0.9)) == 1
 
-    def test_numbers_that_are_none(self, index: VectorIndex) -> None:
+    def test_an_invalid_top_k_or_threshold_is_refused(self, index: VectorIndex) -> None:
         """Wrong: an invalid `top_k` or `threshold` is accepted."""
         index.store(items(COMPASS))
         bad: list[Any] = [-1, 1.5, "3", True, None]
@@ -306,14 +306,14 @@ class VectorIndexContract:
             with pytest.raises(InvalidInput):
                 index.search(EAST, threshold=one)
 
-    def test_equals_come_in_the_order_of_ids(self, index: VectorIndex) -> None:
+    def test_items_with_equal_scores_are_ordered_by_id(self, index: VectorIndex) -> None:
         """Wrong: items with equal scores have a random order."""
         names = [f"{n:03}" for n in range(200)]
         index.store(items({name: [1.0, 2.0, 3.0] for name in names[::-1]}))
         index.store(items({"a": [1.0, 2.0, 3.0001], "b": EAST}))
         assert ids(index.search([1.0, 2.0, 3.0], top_k=7)) == names[:7]
 
-    def test_an_id_has_one_item(self, index: VectorIndex, other: VectorIndex) -> None:
+    def test_the_same_id_replaces_an_item(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: a changed item is also found by its old vector."""
         index.store([{"id": "a", "vector": EAST, "text": "was", "metadata": {"n": 1}}])
         other.store([{"id": "a", "vector": [0, 0, 1], "text": "is"}])
@@ -323,7 +323,7 @@ class VectorIndexContract:
         index.store([*items({"b": EAST}), *items({"b": [0, 0, 1]})])
         assert [one.score for one in other.search([0, 0, 1])] == [1.0, 1.0]
 
-    def test_what_goes_in_comes_out(self, index: VectorIndex, other: VectorIndex) -> None:
+    def test_text_and_metadata_stay_unchanged(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: an item's text or metadata comes back changed."""
         metadata = {"é\x00": [1, 2.5, None, True, {"deep": ["x"]}], "id": "mine"}
         index.store({"id": "é/😀 1", "vector": EAST, "text": "a\x00\n😀", "metadata": metadata})
@@ -333,7 +333,7 @@ class VectorIndexContract:
         assert (first.id, first.text, first.metadata) == ("é/😀 1", "a\x00\n😀", metadata)
         assert (bare.text, dict(bare.metadata), blank.text) == (None, {}, "")
 
-    def test_what_is_kept_is_not_the_callers(self, index: VectorIndex) -> None:
+    def test_changing_a_stored_item_does_not_change_the_index(self, index: VectorIndex) -> None:
         """Wrong: a caller who changes its metadata or vector later changes the stored item."""
         metadata: dict[str, Any] = {"tags": ["a"]}
         vector = [1.0, 0.0, 0.0]
@@ -345,7 +345,7 @@ class VectorIndexContract:
             assert (found.score, found.metadata) == (1.0, {"tags": ["a"]})
             found.metadata["tags"].append("c")
 
-    def test_deleting(self, index: VectorIndex, other: VectorIndex) -> None:
+    def test_delete_removes_only_named_items(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: a deleted item is found, another is deleted too, or deleting twice fails."""
         index.store(items(COMPASS))
         assert len(other.search(EAST)) == 4
@@ -359,7 +359,7 @@ class VectorIndexContract:
             ("e", 1.0), ("ne", 0.0), ("w", -1.0),
         ]  # fmt: skip
 
-    def test_users_are_apart(self, index: VectorIndex) -> None:
+    def test_users_are_isolated(self, index: VectorIndex) -> None:
         """Wrong: a user finds, overwrites or deletes another user's items, or shared ones."""
         for user in ("ana", "ben", None):
             index.store([{"id": "a", "vector": EAST, "text": f"of {user}"}], user_id=user)
@@ -370,7 +370,7 @@ class VectorIndexContract:
         assert [one.text for one in index.search(EAST)] == ["of None"]
         assert index.search(EAST, user_id="everybody") == []
 
-    def test_what_is_no_vector(self, index: VectorIndex) -> None:
+    def test_an_invalid_vector_is_refused(self, index: VectorIndex) -> None:
         """Wrong: an invalid vector is stored, or other items of a refused list are."""
         for bad in _NO_VECTORS:
             with pytest.raises(InvalidInput):
@@ -379,20 +379,20 @@ class VectorIndexContract:
                 index.search(bad)
         assert index.search(EAST) == []
 
-    def test_what_is_no_item(self, index: VectorIndex) -> None:
+    def test_a_list_with_an_invalid_item_is_refused(self, index: VectorIndex) -> None:
         """Wrong: part of a refused list is stored, or an item that cannot be read back."""
         for bad in _NO_ITEMS:
             with pytest.raises(InvalidInput):
                 index.store([*items({"good": EAST}), bad])
         assert index.search(EAST) == []
 
-    def test_lengths_of_every_kind(self, index: VectorIndex) -> None:
+    def test_very_long_and_very_short_vectors_can_be_compared(self, index: VectorIndex) -> None:
         """Wrong: a very long or short vector matches nothing, or raises an arithmetic error."""
         for scale in (5e-324, 1e-300, 1.0, 1e300):
             index.store(items({"a": [3 * scale, 0, 0], "b": [0, scale, 0]}))
             assert [one.score for one in index.search([scale, 0, 0])] == [1.0, 0.0]
 
-    def test_other_dimensions(self, opened: Opened) -> None:
+    def test_a_vector_of_another_dimension_is_refused(self, opened: Opened) -> None:
         """Wrong: vectors of different dimensions are stored in one index."""
         index = opened(3)
         for length in (1, 2, 4):
@@ -409,7 +409,7 @@ class VectorIndexContract:
                 index.search([1.0] * length, top_k=0)
         assert len(opened(3).search(EAST)) == 4
 
-    def test_many_threads(self, index: VectorIndex, other: VectorIndex) -> None:
+    def test_concurrent_threads_lose_no_item(self, index: VectorIndex, other: VectorIndex) -> None:
         """Wrong: concurrent stores and deletions lose items or break each other."""
 
         def work(handle: VectorIndex, name: str) -> None:

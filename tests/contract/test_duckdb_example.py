@@ -37,7 +37,7 @@ class TestDuckDBStore(StoreContract, WholeDeletionContract):
         kernel.close()
 
 
-def test_another_process_reads_what_was_stored(tmp_path: Path) -> None:
+def test_another_process_can_read_the_stored_messages(tmp_path: Path) -> None:
     path = str(tmp_path / "memory.duckdb")
     write = (
         f"import sys; sys.path.insert(0, {str(EXAMPLE.parent)!r})\n"
@@ -55,5 +55,5 @@ def test_another_process_reads_what_was_stored(tmp_path: Path) -> None:
         store.close()
 
 
-def test_it_stays_below_300_lines() -> None:
+def test_the_duckdb_example_has_fewer_than_300_lines() -> None:
     assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) < 300

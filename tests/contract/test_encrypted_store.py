@@ -124,7 +124,7 @@ def all_of(store: Store) -> Any:
     return heads, read, store.records("facts", "user:a"), found
 
 
-def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
+def test_an_encrypted_file_contains_no_plain_text(tmp_path: Path) -> None:
     """Wrong: messages, facts or summaries can be read from the disk."""
     store = encrypted(open_store(f"sqlite:///{tmp_path}/memory.db"))
     filled(store, "s", "t")
@@ -141,7 +141,7 @@ def test_a_file_holds_nothing_that_was_said(tmp_path: Path) -> None:
     assert base64.b64encode(CANARY.encode()).rstrip(b"=")[:-2] not in held
 
 
-def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setting_encrypts_and_decrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a process with only settings cannot decrypt, or writes plain text."""
     monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "AGENT_MEMORY_KEYS")
     url = f"sqlite:///{tmp_path}/memory.db"
@@ -163,9 +163,7 @@ def test_encryption_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         memory.delete("s")
 
 
-def test_without_the_keys_messages_stay_pending(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_keys_messages_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a process without keys moves cursors past encrypted messages, or prevents later work.
     Or it cuts their window, or its search does not mention them."""
     monkeypatch.setenv("K", f"k:{base64.b64encode(SECRET).decode()}")
@@ -209,7 +207,7 @@ def test_without_the_keys_a_failure_does_not_prevent_later_work(
         assert [fed.error for fed in memory.flush("s")] == [None]
 
 
-def test_records_cannot_be_read_without_the_keys(
+def test_reading_without_keys_raises_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: without the keys, reading a block's records raises an error without the reason."""
@@ -253,7 +251,7 @@ def test_a_lost_key_makes_only_its_own_data_unreadable() -> None:
 
 
 @pytest.mark.parametrize("given", [SECRET.hex(), base64.urlsafe_b64encode(SECRET).decode()[:-1]])
-def test_a_key_in_place_of_its_id_is_not_shown(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_hides_a_key_swapped_with_id(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an error shows the key when key and id are swapped."""
     monkeypatch.setenv("AGENT_MEMORY_KEYS", f"{given}:2026a,{given}:2026b")
     with pytest.raises(ConfigError, match="ntry 1 of AGENT_MEMORY_KEYS") as caught:
@@ -261,7 +259,7 @@ def test_a_key_in_place_of_its_id_is_not_shown(given: str, monkeypatch: pytest.M
     assert told_nothing(caught.value, given)
 
 
-def test_the_other_store_sees_who_rules_and_no_more() -> None:
+def test_the_inner_store_sees_which_messages_are_system_and_no_more() -> None:
     """Wrong: the inner store sees text or speakers, or does not recognize system messages."""
     inner = MemoryStore()
     store = encrypted(inner)
@@ -340,7 +338,7 @@ def _is_refused(store: Store) -> None:
 
 
 @pytest.mark.parametrize("statement", _SWAPS.values(), ids=_SWAPS.keys())
-def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
+def test_moved_or_swapped_ciphertexts_are_refused(tmp_path: Path, statement: str) -> None:
     """Wrong: someone with write access to the database moves or swaps encrypted data unnoticed."""
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
@@ -359,7 +357,7 @@ def test_what_was_moved_is_refused(tmp_path: Path, statement: str) -> None:
     fresh.close()
 
 
-def test_namespaces_cannot_be_mixed() -> None:
+def test_records_of_another_namespace_cannot_be_decrypted() -> None:
     """Wrong: records of one namespace are accepted in another."""
     inner = MemoryStore()
     filled(encrypted(inner), "s", "t")
@@ -370,7 +368,7 @@ def test_namespaces_cannot_be_mixed() -> None:
             call(*given)
 
 
-def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
+def test_an_append_that_lost_its_seq_is_encrypted_again(tmp_path: Path) -> None:
     """Wrong: a message of a concurrent append is encrypted for a seq that another one took."""
     url = f"sqlite:///{tmp_path}/memory.db"
     handles = [encrypted(open_store(url)) for _ in range(2)]
@@ -383,7 +381,7 @@ def test_a_list_that_lost_its_place_is_sealed_anew(tmp_path: Path) -> None:
         handle.close()
 
 
-def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
+def test_a_repeated_encrypted_system_message_keeps_the_version(tmp_path: Path) -> None:
     """Wrong: repeating a system message changes its ciphertext and the head's version."""
     url = f"sqlite:///{tmp_path}/memory.db"
     rules = [draft(["be", {"type": "text", "text": "kind"}], 4, "system"), draft("a")]
@@ -395,7 +393,7 @@ def test_the_same_system_message_from_another_process(tmp_path: Path) -> None:
     assert versions == [1, 1, 1]
 
 
-def test_keys_are_rotated_while_running() -> None:
+def test_keys_can_be_rotated_while_the_store_is_open() -> None:
     """Wrong: after a rotation old messages are lost, or new ones use the old key."""
     inner = MemoryStore()
     keys = Keys({"k1": SECRET})
@@ -415,7 +413,7 @@ def test_keys_are_rotated_while_running() -> None:
     assert only_new.head("s") == store.head("s")
 
 
-def test_encryption_is_switched_on_later() -> None:
+def test_encryption_can_be_enabled_for_existing_data() -> None:
     """Wrong: switching encryption on loses earlier data, or plain text is always accepted."""
     inner = MemoryStore()
     filled(inner, "s")
@@ -469,7 +467,7 @@ def _absorbed(url: str, key: bytes) -> tuple[int, set[int]]:
         return head.cursors.get("vector", 0), {one.first for one in every}
 
 
-def test_an_altered_message_keeps_no_other_from_being_absorbed(tmp_path: Path) -> None:
+def test_an_altered_message_does_not_block_absorption_of_others(tmp_path: Path) -> None:
     """Wrong: one altered message keeps blocks from absorbing all later ones."""
     url = f"sqlite:///{tmp_path}/memory.db"
     store = encrypted(open_store(url))
@@ -507,7 +505,7 @@ def test_split_and_nested_stores_encrypt_too() -> None:
     assert store.records("facts", "user:a") == plain.records("facts", "user:a")
 
 
-def test_one_altered_record_hides_no_other() -> None:
+def test_an_altered_fact_hides_no_other_fact() -> None:
     """Wrong: one altered fact hides all other facts of its user."""
     inner = MemoryStore()
     store = encrypted(inner)
@@ -531,7 +529,7 @@ def vectors_in(inner: MemoryStore, keys: Keys | None = None) -> VectorStore:
     return EncryptedStore(MemoryStore(), keys or Keys({"k": SECRET})).vectors_of(inner)
 
 
-def test_vectors_of_another_database() -> None:
+def test_vectors_in_a_separate_database_are_encrypted() -> None:
     """Wrong: texts of an encrypted store are in plain text in its vector database."""
     beside = MemoryStore()
     vectors = vectors_in(beside)
@@ -547,7 +545,7 @@ def test_vectors_of_another_database() -> None:
     assert vectors.search_vectors("v", "user:a", QUERY, 1) == []
 
 
-class _Seen(MemoryStore):
+class _WordRecorder(MemoryStore):
     """Record the numbers of all words that reach it."""
 
     def __init__(self) -> None:
@@ -565,9 +563,9 @@ class _Seen(MemoryStore):
         return super().search_vectors(block, owner, query, limit)
 
 
-def test_numbers_of_words_are_secret() -> None:
+def test_word_ids_depend_on_the_key() -> None:
     """Wrong: someone with the database recovers words by hashing a dictionary."""
-    inner, words = _Seen(), "fox owl den"
+    inner, words = _WordRecorder(), "fox owl den"
     store = vectors_in(inner)
     store.open_vectors("v", 0, "none")
     store.put_vectors("v", [record("a")], worded([words]))
@@ -577,16 +575,16 @@ def test_numbers_of_words_are_secret() -> None:
     assert not plain & (inner.stored | inner.query)
     assert inner.query == inner.stored
     assert found.words == pytest.approx(bm25({"a": words}, words)["a"], rel=1e-3)
-    another = _Seen()
+    another = _WordRecorder()
     store = vectors_in(another, Keys({"k": LATER}))
     store.open_vectors("v", 0, "none")
     store.put_vectors("v", [record("a")], worded([words]))
     assert not another.stored & inner.stored
 
 
-def test_words_are_found_after_a_rotation() -> None:
+def test_a_word_search_finds_older_records_after_a_key_rotation() -> None:
     """Wrong: after a rotation of keys, older records are not found by words."""
-    inner, keys = _Seen(), Keys({"k1": SECRET})
+    inner, keys = _WordRecorder(), Keys({"k1": SECRET})
     store = vectors_in(inner, keys)
     store.open_vectors("v", 0, "none")
     store.put_vectors("v", [record("old"), record("no")], worded(["fox den", "owl"]))

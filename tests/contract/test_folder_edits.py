@@ -40,7 +40,7 @@ def states(receipt: Receipt) -> dict[str, str]:
 @pytest.mark.parametrize(
     "name", ["{stem}.bak.jsonl", "{stem}.sync-conflict-20261101-1.jsonl", "{stem}.jsonl.bak", "x"]
 )
-def test_a_copy_beside_a_file_is_not_the_session(tmp_path: Path, name: str) -> None:
+def test_a_copy_of_a_session_file_is_not_read_as_the_session(tmp_path: Path, name: str) -> None:
     """Wrong: a copy is read instead of the session's file, or that file is overwritten."""
     with opened(tmp_path) as memory:
         say(memory, "s", "one")
@@ -64,7 +64,7 @@ def test_a_copy_beside_a_file_is_not_the_session(tmp_path: Path, name: str) -> N
         assert texts(memory, "s") == ["three"]
 
 
-def test_a_copy_that_is_removed_takes_nothing_along(tmp_path: Path) -> None:
+def test_removing_a_copy_of_a_session_file_loses_no_message(tmp_path: Path) -> None:
     """Wrong: after a copy is removed the session counts as empty, and an update overwrites it."""
     with opened(tmp_path) as memory:
         say(memory, "s", "one")
@@ -78,7 +78,7 @@ def test_a_copy_that_is_removed_takes_nothing_along(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["renamed.jsonl", "renamed", "aaaaaaaaaa-0123456789.jsonl"])
-def test_a_renamed_file_is_named_and_stays(tmp_path: Path, name: str) -> None:
+def test_a_renamed_session_file_is_reported_and_not_deleted(tmp_path: Path, name: str) -> None:
     """Wrong: a session with a renamed file silently begins again, or counts as deleted."""
     with opened(tmp_path) as memory:
         say(memory, "s", "secret of ana")
@@ -106,7 +106,7 @@ def test_a_renamed_file_is_named_and_stays(tmp_path: Path, name: str) -> None:
         assert states(memory.delete_user("ana")).get("damaged data") is None
 
 
-def test_a_file_that_is_damaged_at_its_place_is_in_receipts(tmp_path: Path) -> None:
+def test_a_receipt_lists_a_damaged_session_file(tmp_path: Path) -> None:
     """Wrong: a receipt says "done" although a damaged file still has the user's messages."""
     with opened(tmp_path) as memory:
         say(memory, "s", "secret of ana")
@@ -121,7 +121,7 @@ def test_a_file_that_is_damaged_at_its_place_is_in_receipts(tmp_path: Path) -> N
         assert file.name in str(receipt)
 
 
-def test_blocks_files_are_known_by_their_names(tmp_path: Path) -> None:
+def test_a_block_is_read_only_from_the_file_with_its_name(tmp_path: Path) -> None:
     """Wrong: a copy of a block's file is read instead of it, or a renamed one is ignored."""
     with opened(tmp_path) as memory:
         memory.remember("Ana is allergic to peanuts.", user_id="ana")
@@ -142,7 +142,7 @@ def test_blocks_files_are_known_by_their_names(tmp_path: Path) -> None:
         assert "notes.jsonl" in str(memory.delete_user("ana"))
 
 
-def test_any_file_of_a_block_may_be_broken(tmp_path: Path) -> None:
+def test_a_damaged_block_file_does_not_prevent_opening(tmp_path: Path) -> None:
     """Wrong: a damaged file keeps the memory from opening, or a call raises a foreign error."""
     blocks: list[Any] = [NoteMemory(), VectorMemory()]
     url = f"folder:///{tmp_path}"
@@ -172,7 +172,7 @@ def test_any_file_of_a_block_may_be_broken(tmp_path: Path) -> None:
      "start_total", "pinned", "pinned_tokens", "system", "system_at", "system_tokens", "summary",
      "cursors"],
 )  # fmt: skip
-def test_a_head_of_another_type(tmp_path: Path, field: str) -> None:
+def test_a_head_field_of_a_wrong_type_affects_only_its_session(tmp_path: Path, field: str) -> None:
     """Wrong: a head of the wrong type breaks others or the opening, or overwrites a file."""
     for session in ("s", "text", "other"):
         with opened(tmp_path) as memory:
@@ -195,7 +195,7 @@ def test_a_head_of_another_type(tmp_path: Path, field: str) -> None:
      "block", "dimension", "model"],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["records", "vectors"])
-def test_a_record_of_another_type(tmp_path: Path, kind: str, field: str) -> None:
+def test_a_folder_with_an_invalid_record_field_opens(tmp_path: Path, kind: str, field: str) -> None:
     """Wrong: a record of the wrong type breaks other sessions, or the opening."""
     blocks: list[Any] = [NoteMemory(), VectorMemory()]
     url = f"folder:///{tmp_path}"
@@ -218,7 +218,7 @@ def test_a_record_of_another_type(tmp_path: Path, kind: str, field: str) -> None
 
 @pytest.mark.parametrize("value", [*JSON_VALUES, {"s": 5}, {"s": [1, 2]}, {"s": ["", [], 5, {}]}])
 @pytest.mark.parametrize("field", ["sessions", "locks", None])
-def test_a_state_of_another_type(tmp_path: Path, field: str | None, value: Any) -> None:
+def test_a_folder_with_invalid_state_opens(tmp_path: Path, field: str | None, value: Any) -> None:
     """Wrong: a state file of the wrong type keeps the memory from opening."""
     with opened(tmp_path) as memory:
         say(memory, "s", "one")
@@ -276,7 +276,9 @@ def disk_full(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "is_new"), [("sessions/", True), (".state", True), ("sessions/", False)]
 )
-def test_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_new: bool) -> None:
+def test_a_failed_update_is_not_shown_or_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_new: bool
+) -> None:
     """Wrong: a message whose update raised is shown, and stored twice by the retry."""
     with opened(tmp_path) as memory:
         before = [] if is_new else ["before"]
@@ -295,7 +297,7 @@ def test_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_
 
 
 @pytest.mark.parametrize("path", ["records/", ".state"])
-def test_a_failed_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_unsaved_note_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Wrong: a note whose write raised is listed."""
     with opened(tmp_path) as memory:
         disk_full(monkeypatch, path)
@@ -305,7 +307,7 @@ def test_a_failed_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: st
         assert [note.text for note in memory.user("ana").notes().all()] == []
 
 
-def test_files_of_the_users_own_stay(tmp_path: Path) -> None:
+def test_files_that_the_store_did_not_create_are_ignored(tmp_path: Path) -> None:
     """Wrong: a file that the store did not create is deleted, read, or reported as damaged."""
     own = ["thesis.tmp", "sessions/thesis.tmp", "sessions/.draft.tmp", "records/list.json",
            "sessions/notes.txt", "vectors/.DS_Store", "thesis.jsonl", ".thesis.json"]  # fmt: skip
@@ -322,7 +324,7 @@ def test_files_of_the_users_own_stay(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-def test_a_file_that_may_not_be_read_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: one unreadable file stops all sessions, or is still refused once it is readable."""
     store: Store = open_store(f"folder:///{tmp_path}")
     store.append("s", [draft("one")])

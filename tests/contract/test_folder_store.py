@@ -99,7 +99,7 @@ def holding(folder: Path, text: str) -> list[str]:
     return [one.name for one in found if text.encode() in one.read_bytes()]
 
 
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_messages_survive_a_process_kill(tmp_path: Path) -> None:
     """Wrong: a process killed during a write loses a message, or leaves half a file."""
     with saying(tmp_path, "said", 10_000) as child:
         acknowledged = [next(child.stdout) for _ in range(25)]
@@ -112,7 +112,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     assert not list((tmp_path / "memories").rglob("*.tmp"))
 
 
-def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_processes_lose_no_message(tmp_path: Path) -> None:
     """Wrong: a process overwrites what another has just written."""
     children = [saying(tmp_path, who, 30) for who in ("a", "b", "c")]
     for child in children:
@@ -126,7 +126,7 @@ def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("after", [False, True])
-def test_a_write_that_breaks_off_leaves_the_one_or_the_other(
+def test_a_failed_write_leaves_the_old_or_the_new_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, after: bool
 ) -> None:
     """Wrong: after a failed write the process's cache differs from the files."""
@@ -158,7 +158,7 @@ def test_a_write_that_breaks_off_leaves_the_one_or_the_other(
 
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("edited", [False, True])
-def test_a_commit_to_several_files_is_whole(
+def test_a_commit_to_several_files_is_atomic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, edited: bool
 ) -> None:
     """Wrong: after a crash between two files only one has its message."""
@@ -192,7 +192,7 @@ def test_a_commit_to_several_files_is_whole(
     assert texts(store, "s") == texts(fresh, "s")
 
 
-def test_people_read_and_change_the_files(tmp_path: Path) -> None:
+def test_people_can_read_and_edit_the_files(tmp_path: Path) -> None:
     """Wrong: people cannot read or search the files."""
     with AgentMemory(url_of(tmp_path), blocks=[]) as memory:
         memory.update("monday chat", {"role": "user", "content": "Grüße aus Köln"}, user_id="ana")
@@ -207,7 +207,7 @@ def test_people_read_and_change_the_files(tmp_path: Path) -> None:
         assert said == ["Grüße aus Kiel", "Moin!"]
 
 
-def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
+def test_a_session_file_with_a_merge_conflict_affects_no_other(tmp_path: Path) -> None:
     """Wrong: a merge conflict in a file stops all sessions, hides one, or is overwritten."""
     store = open_store(url_of(tmp_path))
     store.append("s", [draft("mine")])
@@ -230,7 +230,7 @@ def test_a_file_that_is_broken_stops_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("features", ['"features": "AAAA"', '"features": "no base64"', '"was": ""'])
-def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
+def test_damaged_features_are_reported_and_hide_no_record(tmp_path: Path, features: str) -> None:
     """Wrong: damaged features hide their record or their block's, or are not reported."""
     store = open_store(url_of(tmp_path))
     store.open_vectors("v", 8, "m")
@@ -261,7 +261,7 @@ def test_features_that_cannot_be_read(tmp_path: Path, features: str) -> None:
     assert store.search_vectors("v", "user:a", query, 9) == []
 
 
-def test_a_folder_is_carried_to_another_machine(tmp_path: Path) -> None:
+def test_a_folder_can_be_copied_to_another_machine(tmp_path: Path) -> None:
     """Wrong: a folder without its machine's state cannot be opened."""
     blocks: list[Any] = [VectorMemory(), NoteMemory()]
     with AgentMemory(url_of(tmp_path / "here"), blocks=blocks) as memory:
@@ -281,7 +281,7 @@ def test_a_folder_is_carried_to_another_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_shares_the_folder(tmp_path: Path) -> None:
+def test_a_forked_child_can_use_the_folder(tmp_path: Path) -> None:
     """Wrong: parent and child share one lock, and lose each other's writes."""
     check_fork(url_of(tmp_path))
 
@@ -294,7 +294,7 @@ def test_a_url_without_a_path_is_refused(rest: str) -> None:
     assert "sqlite" not in str(caught.value).casefold()
 
 
-def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_folder(tmp_path: Path) -> None:
     """Wrong: other accounts of the machine can read the files."""
     open_store(url_of(tmp_path)).append("s", [draft("secret")])
     for one in [tmp_path / "memories", *(tmp_path / "memories").rglob("*")]:

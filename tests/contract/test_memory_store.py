@@ -24,7 +24,7 @@ class TestMemoryStore(StoreContract):
         return MemoryStore("elsewhere")
 
 
-def test_a_search_holds_no_lock_while_it_waits_for_another() -> None:
+def test_a_search_does_not_wait_for_a_lock_while_it_holds_one() -> None:
     """Wrong: a search holds one lock while it waits for another, so a fork can deadlock."""
     store = MemoryStore()
     store.open_vectors("v", 0, "m")

@@ -89,7 +89,7 @@ class TestMongoDB(
         return lambda more: MongoDBStore(url, namespace + more)
 
 
-def test_entries_in_the_tail_and_on_their_own(store: Store, other: Store) -> None:
+def test_entries_that_leave_the_tail_keep_their_order(store: Store, other: Store) -> None:
     """Wrong: moving entries out of the tail, or cutting it, loses, duplicates or reorders them."""
     said: list[str] = []
 
@@ -122,7 +122,7 @@ def test_entries_in_the_tail_and_on_their_own(store: Store, other: Store) -> Non
     ]  # fmt: skip
 
 
-def test_nothing_is_left(store: Store, documents: Callable[[str], list[Doc]]) -> None:
+def test_removed_data_leaves_no_trace(store: Store, documents: Callable[[str], list[Doc]]) -> None:
     """Wrong: popped or deleted data stays in the database."""
     store.append("s", long_drafts("gone", 150), "u")
     store.append("s", long_drafts("gone", 30), "u")
@@ -139,7 +139,7 @@ def test_nothing_is_left(store: Store, documents: Callable[[str], list[Doc]]) ->
         assert not [doc for doc in documents(name) if "gone" in repr(doc)], name
 
 
-def test_a_list_larger_than_a_document(store: Store, other: Store) -> None:
+def test_an_append_larger_than_a_mongodb_document_is_stored(store: Store, other: Store) -> None:
     """Wrong: a list larger than a document's 16 MB is refused, or stored in part."""
     store.append("s", [draft("first")])
     assert store.append("s", [draft(str(n) * 4 * 2**20) for n in range(5)]).end == 6
@@ -195,14 +195,14 @@ def test_a_newer_layout_is_refused(server: MongoDBServer) -> None:
         MongoDBStore(url)
 
 
-def test_two_that_start_at_once(url: str) -> None:
+def test_concurrent_stores_can_create_the_indexes(url: str) -> None:
     """Wrong: one of several processes that create the indexes together fails."""
     opens = [partial(MongoDBStore, url, uuid4().hex[:8]) for _ in range(4)]
     for opened in together(opens):
         opened.close()
 
 
-def test_a_closed_store_says_so(url: str, namespace: str) -> None:
+def test_a_closed_store_raises_store_unavailable(url: str, namespace: str) -> None:
     """Wrong: a closed store connects again."""
     store = MongoDBStore(url, namespace)
     store.close()
@@ -224,7 +224,7 @@ class TestMemory(MemoryOutageContract):
 
 
 @pytest.mark.usefixtures("brisk")
-def test_goes_on_after_a_restart(server: MongoDBServer, store: Store, other: Store) -> None:
+def test_store_reconnects_after_restart(server: MongoDBServer, store: Store, other: Store) -> None:
     """Wrong: after a restart of the server the application must restart, too."""
     store.append("s", [draft("a")], "u")
     server.restart()
@@ -236,7 +236,7 @@ def test_goes_on_after_a_restart(server: MongoDBServer, store: Store, other: Sto
     assert stored(store).end == 3
 
 
-def test_a_server_that_hangs(
+def test_a_call_to_a_hanging_server_raises_an_error_in_time(
     server: MongoDBServer, store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: an update waits forever, or the next call reads the previous reply."""
@@ -276,7 +276,7 @@ def _paused(server: MongoDBServer) -> Iterator[None]:
      ("127.0.0.1:port/x", "percent-encode"), ("wor@d@127.0.0.1/x", "percent-encode"),
      ("127.0.0.1/a.b", "cannot use the URL"), ("[::1/x", "cannot use the URL")],
 )  # fmt: skip
-def test_urls_that_lead_nowhere(rest: str, says: str) -> None:
+def test_an_unreachable_mongodb_url_raises_an_error_in_time(rest: str, says: str) -> None:
     """Wrong: a wrong URL gives no clear error, waits for minutes, or logs the password."""
     with pytest.raises(StoreUnavailable, match=says) as caught:
         MongoDBStore(f"mongodb://bob:s3cret@{rest}".replace("{nobody}", str(free_port())))
@@ -285,7 +285,7 @@ def test_urls_that_lead_nowhere(rest: str, says: str) -> None:
 
 
 @pytest.mark.parametrize("password", ["s3c#ret", "12/s3cret", "12?s3cret", "s3c/ret", "s3c?ret"])
-def test_a_password_that_is_not_encoded(password: str) -> None:
+def test_an_unencoded_password_is_not_shown_in_the_error(password: str) -> None:
     """Wrong: the error takes part of the password for the host, and shows it."""
     with pytest.raises(StoreUnavailable) as caught:
         MongoDBStore(f"mongodb://bob:{password}@127.0.0.1:{free_port()}/x?{_AT_ONCE}")
@@ -298,7 +298,7 @@ def test_a_password_that_is_not_encoded(password: str) -> None:
 
 
 @pytest.mark.parametrize(("code", "says"), [(18, "password"), (13, "readWrite"), (59, "refused")])
-def test_a_server_that_refuses(code: int, says: str) -> None:
+def test_a_refused_mongodb_login_is_not_reported_as_an_outage(code: int, says: str) -> None:
     """Wrong: a refused login counts as an outage, or its error shows the password."""
     server = RefusingServer(code)
     with pytest.raises(StoreError, match=says) as caught:
@@ -308,7 +308,7 @@ def test_a_server_that_refuses(code: int, says: str) -> None:
     server.close()
 
 
-def test_errors_do_not_tell_messages(store: Store) -> None:
+def test_database_errors_do_not_contain_messages(store: Store) -> None:
     """Wrong: a database error in a log contains a user's message."""
     with pytest.raises(StoreError) as caught:
         store.put_records("facts", [record("f1", text="my secret " * 2**21)])

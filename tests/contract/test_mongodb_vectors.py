@@ -56,7 +56,7 @@ _ACTS: dict[str, Callable[[Store], object]] = {
 
 @pytest.mark.parametrize("act", _ACTS)
 @pytest.mark.parametrize("again", [False, True], ids=["new", "overwritten"])
-def test_others_amid_a_put(
+def test_a_half_done_vector_put_is_never_cached(
     server: MongoDBServer, act: str, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: an index is cached while a write is half done."""
@@ -93,7 +93,7 @@ def test_others_amid_a_put(
 
 
 @pytest.mark.usefixtures("brisk")
-def test_index_after_a_cut_put(server: MongoDBServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_commits_are_found(server: MongoDBServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a handle with a cached index misses what a killed writer had committed."""
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
     seen = set()
@@ -120,7 +120,7 @@ def test_index_after_a_cut_put(server: MongoDBServer, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("brisk")
-def test_a_deletion_that_was_cut_off_is_finished_by_whoever_comes(
+def test_the_next_caller_completes_an_interrupted_vector_deletion(
     server: MongoDBServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a killed deletion removes part of an owner's vectors, or leaves documents for good."""

@@ -143,7 +143,7 @@ def _prepared(store: Store, count: int) -> None:
 
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("name", _WORK)
-def test_cut_anywhere(server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_is_atomic(server: MongoDBServer, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an interrupted write is half visible, blocks later writes, or comes back."""
     # the writer that is waited for is dead
     monkeypatch.setattr("agent_memory.stores.mongodb.staging._PATIENCE_SECONDS", 0.01)
@@ -191,7 +191,7 @@ def test_cut_anywhere(server: MongoDBServer, name: str, monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("name", _ENDS)
-def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: str) -> None:
+def test_a_write_with_a_lost_reply_is_stored_once(server: MongoDBServer, name: str) -> None:
     """Wrong: a write whose reply was lost is stored twice, or reported as refused."""
     count, work = _WORK[name]
     for command in range(1, 6):
@@ -207,7 +207,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(server: MongoDBServer, name: 
 
 @pytest.mark.usefixtures("brisk")
 @pytest.mark.parametrize("before", ["nobody", "one who let it run out", "himself"])
-def test_a_lock_whose_answer_is_lost(server: MongoDBServer, before: str) -> None:
+def test_a_lock_with_a_lost_reply_is_held_by_its_caller(server: MongoDBServer, before: str) -> None:
     """Wrong: a caller whose reply was lost is refused the lock that it holds."""
     for command in range(1, 6):
         with linked(server, seconds=5) as (_, far, link):
@@ -262,7 +262,7 @@ _PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "meanwhile"), _PAIRS)
-def test_others_act_between(server: MongoDBServer, url: str, name: str, meanwhile: str) -> None:
+def test_races_corrupt_no_log(server: MongoDBServer, url: str, name: str, meanwhile: str) -> None:
     """Wrong: concurrent commands leave gaps or duplicates, half a write, or orphans."""
     count, work = _WORK[name]
     with MongoClient[Doc](url) as client:
@@ -300,7 +300,7 @@ def test_others_act_between(server: MongoDBServer, url: str, name: str, meanwhil
 
 @pytest.mark.parametrize("count", [5, 70])
 @pytest.mark.parametrize("leased", [False, True])
-def test_overtaken(
+def test_a_rewrite_with_a_lost_reply_is_not_repeated(
     server: MongoDBServer, leased: bool, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a repeated rewrite removes entries, or reports that nothing was written."""
@@ -329,7 +329,7 @@ def test_overtaken(
         store.close()
 
 
-def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
+def test_a_concurrent_spill_loses_no_entries(server: MongoDBServer) -> None:
     """Wrong: entries that were just moved out of the tail are not found."""
     for command in range(1, 9):
         namespace = uuid4().hex[:8]
@@ -349,7 +349,7 @@ def test_another_spills_between_any_two_commands(server: MongoDBServer) -> None:
 
 @pytest.mark.parametrize("count", [5, 70])
 @pytest.mark.parametrize("how", ["append", "rewrite"])
-def test_another_begins_between_commands(server: MongoDBServer, how: str, count: int) -> None:
+def test_two_first_writers_do_not_mix_logs(server: MongoDBServer, how: str, count: int) -> None:
     """Wrong: two writers that begin one session mix their logs, or leave documents behind."""
     with MongoClient[Doc](server.url) as client:
         client.get_default_database()["agent_memory_messages"].delete_many({})
@@ -378,7 +378,7 @@ def test_another_begins_between_commands(server: MongoDBServer, how: str, count:
     pytest.fail("it never came to an end")
 
 
-def test_a_slow_spill_brings_back_nothing_that_expired(server: MongoDBServer) -> None:
+def test_a_slow_spill_does_not_restore_expired_entries(server: MongoDBServer) -> None:
     """Wrong: a slow writer restores entries that have expired."""
     namespace = uuid4().hex[:8]
     with linked(server, namespace) as (direct, far, link):

@@ -43,7 +43,7 @@ class TestMySQLMigrations(MigrationContract):
     """On MariaDB."""
 
 
-def test_who_may_not_make_tables(server: Served, database: str) -> None:
+def test_a_missing_create_permission_is_reported_clearly(server: Served, database: str) -> None:
     """Wrong: a missing permission raises a driver's error that names no setting."""
     own = server.private()
     guest, name = f"guest_{uuid4().hex[:8]}", database.rpartition("/")[2]
@@ -63,7 +63,7 @@ def test_who_may_not_make_tables(server: Served, database: str) -> None:
     reader.close()
 
 
-def test_messages_that_the_server_does_not_take(server: Served) -> None:
+def test_a_message_above_max_allowed_packet_is_not_an_outage(server: Served) -> None:
     """Wrong: a message above `max_allowed_packet` is reported as an outage."""
     server.private()
     store = SQLStore(server.url, uuid4().hex)
@@ -76,7 +76,7 @@ def test_messages_that_the_server_does_not_take(server: Served) -> None:
     store.close()
 
 
-def test_tables_that_were_half_made(server: Served, database: str) -> None:
+def test_partly_created_tables_are_completed(server: Served, database: str) -> None:
     """Wrong: a process that died while it created the tables blocks all others."""
     server.private()
     half = SCHEMAS["mariadb"][:3]
@@ -95,14 +95,14 @@ def test_tables_that_were_half_made(server: Served, database: str) -> None:
     store.close()
 
 
-def test_durability_is_the_one_asked_for(server: Served) -> None:
+def test_durability_is_set(server: Served) -> None:
     """Wrong: an update that should survive a power loss is only in the server's memory."""
     server.private()
     with pytest.raises(ConfigError, match="innodb_flush_log_at_trx_commit"):
         SQLStore(server.url, durability="power")
 
 
-def test_settings_of_the_server_do_not_matter(server: Served) -> None:
+def test_server_settings_do_not_change_the_behaviour(server: Served) -> None:
     """Wrong: settings of the server truncate values, or change the isolation level."""
     server.private()
     before = "SELECT CONCAT(@@global.sql_mode, ';', @@global.tx_isolation)"

@@ -28,11 +28,11 @@ def server() -> Iterator[Served]:
         yield served
 
 
-class TestDivided(ServerFixtures, StoreContract):
+class TestPartitionedTables(ServerFixtures, StoreContract):
     """On tables of 16 parts each."""
 
 
-def test_what_was_there_is_there(server: Served) -> None:
+def test_partitioning_the_tables_keeps_the_data(server: Served) -> None:
     """Wrong: partitioning the tables loses data."""
     store = SQLStore(server.url, "before")
     assert [entry.message.content for entry in store.read("s")] == ["said before"]

@@ -44,14 +44,14 @@ class TestPostgresMigrations(MigrationContract):
     """On PostgreSQL."""
 
 
-def test_a_database_that_is_read_only(database: str) -> None:
+def test_doctor_reports_a_read_only_database(database: str) -> None:
     """Wrong: `doctor` calls a database usable that accepts no write, such as a standby."""
     SQLStore(database).close()
     url = f"{database}?options=-cdefault_transaction_read_only%3Don"
     assert "read-only" in run("doctor", "--store", url, code=1)
 
 
-def test_who_may_not_make_tables(server: Served, database: str) -> None:
+def test_a_missing_create_permission_is_reported_clearly(server: Served, database: str) -> None:
     """Wrong: a missing permission raises a driver's error that names no setting."""
     own = server.private()
     guest = f"guest_{uuid4().hex}"
@@ -69,7 +69,7 @@ def test_who_may_not_make_tables(server: Served, database: str) -> None:
         SQLStore(url)
 
 
-def test_a_database_of_another_encoding(server: Served) -> None:
+def test_a_database_with_another_encoding_is_refused(server: Served) -> None:
     """Wrong: a database with another encoding is accepted, and refuses some messages later."""
     own, name = server.private(), f"latin_{uuid4().hex}"
     latin = f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'"
@@ -80,7 +80,7 @@ def test_a_database_of_another_encoding(server: Served) -> None:
 
 
 @pytest.mark.parametrize(("durability", "commit"), [("process", "off"), ("power", "on")])
-def test_durability_is_the_one_asked_for(
+def test_durability_is_set(
     server: Served, database: str, durability: Durability, commit: str
 ) -> None:
     """Wrong: an update that should survive a power loss is only in the server's memory."""
@@ -93,7 +93,7 @@ def test_durability_is_the_one_asked_for(
         assert postgres.read(lambda c: c.value("SHOW synchronous_commit")) == commit
 
 
-def test_settings_of_the_user_do_not_matter(server: Served, database: str) -> None:
+def test_database_settings_do_not_change_the_behaviour(server: Served, database: str) -> None:
     """Wrong: settings of the database change the isolation level, timeouts or encoding."""
     server.private()
     name = database.rpartition("/")[2]
@@ -113,7 +113,7 @@ def test_settings_of_the_user_do_not_matter(server: Served, database: str) -> No
     store.close()
 
 
-def test_who_waits_too_long(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_waits_too_long_fails(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a forgotten transaction blocks all writers of a session forever."""
     monkeypatch.setattr("agent_memory.stores.sql.postgres.LOCK_SECONDS", 1)
     namespace = uuid4().hex
@@ -132,7 +132,7 @@ def test_who_waits_too_long(server: Served, monkeypatch: pytest.MonkeyPatch) -> 
     store.close()
 
 
-def test_a_commit_that_is_refused(database: str) -> None:
+def test_a_commit_that_the_server_refuses_is_retried(database: str) -> None:
     """Wrong: a commit that the server refused is acknowledged, or leaves a gap in the log."""
     store = SQLStore(database)
     store.append("s", [draft("a")], "u")

@@ -41,7 +41,7 @@ def asked(server: StandIn, what: str) -> list[Request]:
     return [request for request in server.requests if str(request).startswith(what)]
 
 
-def test_what_is_made_on_the_server(server: StandIn, stores: list[QdrantStore]) -> None:
+def test_collections_have_an_index_by_owner(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: each search scans the points of all users."""
     stores[0].open_vectors("v", 4, "openai/m")
     (name,) = server.collections
@@ -62,7 +62,7 @@ def test_what_is_made_on_the_server(server: StandIn, stores: list[QdrantStore]) 
     assert [one["key"] for one in deleted["filter"]["must"]] == ["session_id", "last"]
 
 
-def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore]) -> None:
+def test_concurrent_stores_can_open_a_new_block(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: processes that open a new block together fail, or write where no search reads."""
 
     def run(n: int) -> None:
@@ -76,7 +76,7 @@ def test_many_open_a_new_block_at_once(server: StandIn, stores: list[QdrantStore
 
 
 @pytest.mark.parametrize("dimensions", [(4, 5), (4, 0)], ids=["both", "one has words only"])
-def test_two_embedders(
+def test_only_one_of_two_racing_embedders_opens_a_new_block(
     server: StandIn, stores: list[QdrantStore], dimensions: tuple[int, int]
 ) -> None:
     """Wrong: two embedders both open a new block, and one's vectors are never found."""
@@ -105,7 +105,7 @@ def test_two_embedders(
 
 
 @pytest.mark.parametrize("cut", range(1, 11))
-def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore], cut: int) -> None:
+def test_a_half_created_block_opens(server: StandIn, stores: list[QdrantStore], cut: int) -> None:
     """Wrong: a block whose first process was killed can never be opened."""
     left = cut
 
@@ -136,7 +136,7 @@ def test_who_begins_a_block_is_killed(server: StandIn, stores: list[QdrantStore]
     assert embedding(name)[0] == 5
 
 
-def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore]) -> None:
+def test_a_block_cleared_elsewhere_can_be_used(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: an open block fails forever after another process cleared it."""
     stores[0].open_vectors("v", 4, "m")
     stores[1].clear_vectors("v")
@@ -146,7 +146,7 @@ def test_a_cleared_block_begins_anew(server: StandIn, stores: list[QdrantStore])
     assert len(stores[1].search_vectors("v", "user:a", QUESTION, 3)) == 1
 
 
-def test_who_has_the_former_embedder_after_a_rebuild(stores: list[QdrantStore]) -> None:
+def test_old_embedders_raise_dimension_mismatch_after_a_rebuild(stores: list[QdrantStore]) -> None:
     """Wrong: after a rebuild a process with the old embedder finds nothing instead of raising."""
     old, new = stores[:2]
     old.open_vectors("v", 4, "m")
@@ -162,7 +162,7 @@ def test_who_has_the_former_embedder_after_a_rebuild(stores: list[QdrantStore]) 
     old.delete_vectors("v", owner="user:a")
 
 
-def test_a_server_that_is_down(server: StandIn, stores: list[QdrantStore]) -> None:
+def test_an_outage_names_address_and_setting(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: an outage raises a driver's error, or one without the address and the setting."""
     for way in ("down", "stopped"):
         server.way = "down"
@@ -175,7 +175,7 @@ def test_a_server_that_is_down(server: StandIn, stores: list[QdrantStore]) -> No
     stores[0].open_vectors("v", 4, "m")
 
 
-def test_a_server_that_is_slow(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_to_a_slow_server_time_out(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a call to a server that hangs never ends."""
     monkeypatch.setattr("agent_memory.stores.qdrant.connection._CALL_SECONDS", 1)
     store = QdrantStore(server.url)
@@ -188,7 +188,7 @@ def test_a_server_that_is_slow(server: StandIn, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("fault", ["none", "wrong", "may not write"])
-def test_a_key_that_is_refused(
+def test_a_refused_api_key_is_not_shown_in_the_error(
     server: StandIn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
 ) -> None:
     """Wrong: the error does not name the setting, or the key is shown in an error, repr or log."""
@@ -207,7 +207,7 @@ def test_a_key_that_is_refused(
     store.close()
 
 
-def test_a_server_that_repeats_the_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_key_in_a_reply_is_masked(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an error that quotes the server's reply contains the key."""
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
 
@@ -222,7 +222,7 @@ def test_a_server_that_repeats_the_key(server: StandIn, monkeypatch: pytest.Monk
     store.close()
 
 
-def test_the_right_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_sent_without_a_warning(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the key is not sent, or each start prints the client's warning."""
     server.key = KEY
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
@@ -232,7 +232,7 @@ def test_the_right_key(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None
     assert all(request.path.startswith("/collections") for request in server.requests)
 
 
-def test_a_plain_key(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_plain_keys_warn(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: no warning says that a key is sent unencrypted over the network."""
     monkeypatch.setenv("QDRANT_API_KEY", KEY)
     for url in ("http://qdrant.example:6333", "https://qdrant.example", "http://localhost:6333"):
@@ -256,7 +256,7 @@ def test_a_plain_key(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureF
         "http://:6333",
     ],
 )
-def test_addresses_that_are_none(url: str) -> None:
+def test_an_invalid_qdrant_url_is_refused_without_showing_the_key(url: str) -> None:
     """Wrong: a key in an address is ignored or shown, or the driver's error is raised."""
     for make in (QdrantStore, lambda url: VectorMemory(store=url)):
         with pytest.raises(UnknownStore, match="store") as raised:
@@ -264,7 +264,7 @@ def test_addresses_that_are_none(url: str) -> None:
         assert KEY not in "".join(traceback.format_exception(raised.value))
 
 
-def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None:
+def test_a_web_server_is_not_accepted_as_qdrant(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: a web server that answers 404 is taken for an empty Qdrant."""
 
     def before(request: Request) -> None:
@@ -277,7 +277,7 @@ def test_not_a_qdrant_server(server: StandIn, stores: list[QdrantStore]) -> None
         stores[0].search_vectors("v", "user:a", QUESTION, 3)
 
 
-def test_batches_keep_below_the_limits_of_servers() -> None:
+def test_batches_stay_below_the_request_limit_of_the_server() -> None:
     """Wrong: long messages or wide vectors make a request too large for the server."""
 
     def sizes(texts: list[str], dimension: int, words: int = 1) -> list[int]:
@@ -305,7 +305,7 @@ def test_batches_keep_below_the_limits_of_servers() -> None:
         list(batches([record("a")], features(2)))
 
 
-def test_no_two_share_a_name() -> None:
+def test_collection_names_are_unique() -> None:
     """Wrong: one namespace or block reads or clears another's vectors."""
     every: dict[str, tuple[str, str]] = {}
     spaces = ["a", "a_b", "a-b", "A", "ä", "a/b", "a b", "a.b", "_", "x" * 64, "x" * 63 + "_"]

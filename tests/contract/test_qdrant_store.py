@@ -54,7 +54,7 @@ def fill(store: QdrantStore, count: int = 1) -> Features:
     return features
 
 
-def test_a_point_has_all_that_it_is_found_by(server: StandIn, store: QdrantStore) -> None:
+def test_a_point_contains_all_features_of_its_record(server: StandIn, store: QdrantStore) -> None:
     """Wrong: a point lacks a feature, or has other weights than in other stores."""
     features = fill(store)
     sent = next(r for r in server.requests if str(r).startswith("PUT") and "points" in r.path)
@@ -70,7 +70,7 @@ def test_a_point_has_all_that_it_is_found_by(server: StandIn, store: QdrantStore
     assert point["payload"]["place"] == list(features.places[0].tolist())
 
 
-def test_what_nothing_is_sought_in(server: StandIn, store: QdrantStore) -> None:
+def test_an_empty_query_sends_no_request(server: StandIn, store: QdrantStore) -> None:
     """Wrong: an empty vector is sent, and refused, or a query for nothing costs a request."""
     fill(store, 3)
     for query, used in ((for_words("fox"), {WORDS}), (Query(units(1, 4)[0]), {MEANING})):
@@ -84,7 +84,7 @@ def test_what_nothing_is_sought_in(server: StandIn, store: QdrantStore) -> None:
     assert server.requests == []
 
 
-def test_words_only(server: StandIn, store: QdrantStore) -> None:
+def test_a_qdrant_block_works_without_an_embedder(server: StandIn, store: QdrantStore) -> None:
     """Wrong: without an embedder a block cannot be stored in Qdrant, or cannot get one later."""
     store.open_vectors("v", 0, "words-only")
     (name,) = server.collections
@@ -123,7 +123,7 @@ def test_encrypted_records_are_found_by_words(server: StandIn, store: QdrantStor
     assert not told & {term_of(word) for word in ("fox", "owl", "den")}
 
 
-def test_how_many_have_a_word_is_told_by_its_best_record() -> None:
+def test_the_count_of_records_with_a_word_derives_from_the_best_score() -> None:
     """Wrong: the number of records with a word is misjudged."""
     query, count = for_words("fox owl"), 100
 
@@ -137,7 +137,7 @@ def test_how_many_have_a_word_is_told_by_its_best_record() -> None:
     assert holding(query, [answers[0], []], count) == [3, 0]
 
 
-def test_a_question_of_no_meaning(store: QdrantStore) -> None:
+def test_a_query_vector_of_zeros_finds_nothing_relevant(store: QdrantStore) -> None:
     """Wrong: a vector of zeros raises, or finds records as relevant."""
     fill(store, 3)
     found = store.search_vectors("v", "user:a", Query(np.zeros(4, np.float32)), 9)
@@ -159,7 +159,7 @@ def _read(store: QdrantStore) -> list[Record]:
     return [one for records, _ in store.all_vectors("v") for one in records]
 
 
-def test_what_is_stored_is_read(stores: list[QdrantStore]) -> None:
+def test_all_vectors_returns_all_records_of_a_qdrant_block(stores: list[QdrantStore]) -> None:
     """Wrong: a copy of a block lacks records, or has them under another model."""
     writer, _, reader = stores
     writer.open_vectors("v", 8, LONG)
@@ -172,7 +172,7 @@ def test_what_is_stored_is_read(stores: list[QdrantStore]) -> None:
     assert (reader.vector_blocks(), _read(reader)) == ({}, [])
 
 
-def test_a_block_that_is_cleared_meanwhile(server: StandIn, stores: list[QdrantStore]) -> None:
+def test_a_block_can_be_cleared_during_a_read(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: a copy of a block that is cleared meanwhile raises."""
     writer, reader, other = stores
     writer.open_vectors("v", 4, "m")
@@ -193,7 +193,7 @@ def test_a_block_that_is_cleared_meanwhile(server: StandIn, stores: list[QdrantS
     assert reader.vector_blocks() == {}
 
 
-def test_a_server_that_keeps_no_model(server: StandIn, stores: list[QdrantStore]) -> None:
+def test_blocks_without_model_metadata_are_read(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: vectors on a server before 1.16 cannot be read."""
     name = Names("a-b").vectors("v", 4, "openai/m")
     server._client.create_collection(name, vectors_config={})
@@ -201,7 +201,7 @@ def test_a_server_that_keeps_no_model(server: StandIn, stores: list[QdrantStore]
     assert stores[0].vector_blocks() == {"v": (4, "openai-m")}
 
 
-def test_vectors_that_a_server_leaves_out() -> None:
+def test_points_without_words_or_vectors_can_be_read() -> None:
     """Wrong: a record without words, or without a vector, ends the reading of all others."""
     place = Features.of_words([]).places
     payload = {"tokens": "", "place": np.zeros(1, place.dtype)[0].tolist()}
@@ -216,7 +216,7 @@ def test_vectors_that_a_server_leaves_out() -> None:
     assert features_at(points[1:], 0).meaning.shape == (1, 0)
 
 
-def test_blocks_of_namespaces_that_begin_alike(server: StandIn, stores: list[QdrantStore]) -> None:
+def test_similar_namespaces_share_no_blocks(server: StandIn, stores: list[QdrantStore]) -> None:
     """Wrong: a namespace lists blocks of another one with a similar name."""
     for namespace, block in (("a-b", "v"), ("a", "w"), ("a_b", "x"), ("a-b-c", "y")):
         store = QdrantStore(server.url, namespace)
@@ -239,7 +239,7 @@ class TestQdrantLocally(VectorStoreContract, VectorChangesContract):
         yield store
         store.close()
 
-    def test_many_threads(self, store: VectorStore) -> None:
+    def test_concurrent_threads_lose_no_item(self, store: VectorStore) -> None:
         """Wrong: a write in one thread breaks a search in another."""
         rows = np.eye(16, dtype=np.float32)
 

@@ -49,7 +49,7 @@ def other(url: str, namespace: str) -> Iterator[RedisStore]:
 
 
 @contextmanager
-def _answer_lost(store: RedisStore, before: bool, meanwhile: Callable[[], Any]) -> Iterator[None]:
+def _lost_reply(store: RedisStore, before: bool, meanwhile: Callable[[], Any]) -> Iterator[None]:
     """Lose the next script's reply, or the script itself if `before`. Others act then."""
     attempt = store._server.attempt
 
@@ -85,9 +85,9 @@ def _nothing() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["call", "answer"])
-def test_a_session_is_begun_once(store: RedisStore, other: RedisStore, before: bool) -> None:
+def test_an_unanswered_import_runs_once(store: RedisStore, other: RedisStore, before: bool) -> None:
     """Wrong: after a lost reply a writer is told that the session exists, or writes it twice."""
-    with _answer_lost(store, before, _nothing):
+    with _lost_reply(store, before, _nothing):
         written = store.rewrite(begun(), 0, entries(1, 9))
     assert (written.version, written.end) == (1, 9)
     assert stored(other) == written
@@ -100,10 +100,10 @@ def test_a_session_is_begun_once(store: RedisStore, other: RedisStore, before: b
 
 @pytest.mark.parametrize("before", [True, False], ids=["call", "answer"])
 @pytest.mark.parametrize("name", _CALLS)
-def test_one_request(store: RedisStore, other: RedisStore, name: str, before: bool) -> None:
+def test_changes_run_once(store: RedisStore, other: RedisStore, name: str, before: bool) -> None:
     """Wrong: a change whose reply was lost is reported as refused, or made twice."""
     head = store.append("s", [draft(str(n)) for n in range(1, 5)], "u")
-    with _answer_lost(store, before, _nothing), pytest.raises(StoreUnavailable):
+    with _lost_reply(store, before, _nothing), pytest.raises(StoreUnavailable):
         _CALLS[name](store, head)
     now = stored(store)
     assert now == stored(other)
@@ -113,7 +113,7 @@ def test_one_request(store: RedisStore, other: RedisStore, name: str, before: bo
     assert store.append("s", [draft("on")]).end == now.end + 1
 
 
-def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> None:
+def test_a_log_of_many_large_entries_can_be_imported(store: RedisStore, other: RedisStore) -> None:
     """Wrong: a long session exceeds a script's limit of arguments, and cannot be imported."""
     log = entries(1, 10_000, "x" * 3_000)
     head = store.rewrite(begun(), 0, log)
@@ -127,7 +127,7 @@ def test_a_log_of_many_heavy_entries(store: RedisStore, other: RedisStore) -> No
 
 
 @pytest.mark.parametrize("mine", ["a*", "a?", "[ab]", "a:b", "a}", "ä ö"])
-def test_records_of_namespaces_with_odd_names(url: str, mine: str) -> None:
+def test_a_namespace_may_contain_pattern_characters(url: str, mine: str) -> None:
     """Wrong: a namespace with pattern characters reads others' records, or misses its own."""
     blocks = ["facts", "*", "[f]", "a:b", "{x}", "ü/%"]
     stores = [RedisStore(url, name) for name in (mine, "ab", "a", "b", "a:b:c")]
@@ -182,7 +182,9 @@ _MEANWHILE: dict[str, tuple[Callable[[RedisStore], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("what", _MEANWHILE)
-def test_a_put_unanswered(handles: Handles, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_a_vector_put_with_a_lost_reply_changes_no_other_record(
+    handles: Handles, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     """Wrong: a write without a reply overwrites or restores records, or is missed."""
     writer, reader, another = handles
     act, left = _MEANWHILE[what]
@@ -211,7 +213,7 @@ def test_a_put_unanswered(handles: Handles, monkeypatch: pytest.MonkeyPatch, wha
         assert _names(handle) == sorted({*left, "b"})
 
 
-def test_a_search_asks_for_what_is_new(server: RedisServer, handles: Handles) -> None:
+def test_a_search_requests_only_new_vectors(server: RedisServer, handles: Handles) -> None:
     """Wrong: after each message all of a user's vectors are sent over the network again."""
     store, other, _ = handles
     _put(store, "a")

@@ -32,7 +32,7 @@ from tests.servers.sql import told_nothing
 __all__ = ["namespace", "server", "start", "store"]
 
 
-def test_a_server_that_is_restarted(server: RedisServer, store: RedisStore) -> None:
+def test_a_redis_store_reconnects_after_a_restart(server: RedisServer, store: RedisStore) -> None:
     """Wrong: after a restart the store must be reopened, or a message is lost or duplicated."""
     store.append("s", [draft("a")], "u")
     for again, end in ((server.restart, 2), (lambda: (server.kill(), server.start()), 3)):
@@ -59,7 +59,7 @@ class TestMemory(MemoryOutageContract):
         return server, server.url
 
 
-def test_a_server_that_hangs(
+def test_a_call_to_a_hanging_server_raises_an_error_in_time(
     server: RedisServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: an update waits forever, or the next call reads the previous reply."""
@@ -75,7 +75,7 @@ def test_a_server_that_hangs(
     assert ends in ({2}, {3})
 
 
-def test_a_server_without_memory(store: RedisStore) -> None:
+def test_a_server_out_of_memory_refuses_writes_but_not_deletions(store: RedisStore) -> None:
     """Wrong: a full server stores part of a write, or refuses deletions."""
     store.open_vectors("v", 2, "m")
     vector = Features.of_vectors(np.array([[1.0, 0.0]], dtype=np.float32))
@@ -132,7 +132,9 @@ def test_a_server_without_memory(store: RedisStore) -> None:
         ("redis://:hunter%2F3@127.0.0.1:{port}/99", "number"),
     ],
 )
-def test_refused(start: Start, url: str, says: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_redis_login_does_not_show_the_password(
+    start: Start, url: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Wrong: a refused login raises a driver's error, or logs the password."""
     caplog.set_level(logging.DEBUG)
     server = start("--requirepass", "hunter/3", user=":hunter%2F3@")
@@ -148,7 +150,7 @@ def test_refused(start: Start, url: str, says: str, caplog: pytest.LogCaptureFix
     store.close()
 
 
-def test_named_permissions(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_named_permissions_suffice(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: the permissions that the error asks for are not sufficient."""
     admin = RedisStore(server.url)
     rules = ("~agent_memory:*", "+@all", "-@dangerous", "+info")
@@ -190,14 +192,14 @@ def test_named_permissions(server: RedisServer, caplog: pytest.LogCaptureFixture
         "unix:///redis.sock?db=x",
     ],
 )
-def test_urls_that_name_no_server(url: str) -> None:
+def test_an_invalid_redis_url_is_refused_without_the_password(url: str) -> None:
     """Wrong: an invalid URL leads to another database, or its error shows the password."""
     with pytest.raises(UnknownStore, match="`store`") as caught:
         redis_options(url)
     assert told_nothing(caught.value, "hun", "ter2")
 
 
-def test_urls_that_name_one() -> None:
+def test_urls_with_tls_a_socket_or_a_user_are_accepted() -> None:
     """Wrong: a URL with TLS, a socket or a user is refused."""
     assert redis_place("redis://u:p%40ss@db.example:7000/3") == "db.example:7000, database 3"
     assert redis_options("redis://u:p%40ss@db.example:7000/3")["password"] == "p@ss"
@@ -205,7 +207,7 @@ def test_urls_that_name_one() -> None:
     assert redis_place("unix:///run/redis.sock?db=2") == "/run/redis.sock, database 2"
 
 
-def test_a_socket_of_the_file_system(start: Start, tmp_path: Path) -> None:
+def test_a_unix_socket_can_be_used(start: Start, tmp_path: Path) -> None:
     """Wrong: a Unix socket cannot be used."""
     path = tmp_path / "redis.sock"
     server = start("--unixsocket", str(path))
@@ -217,7 +219,7 @@ def test_a_socket_of_the_file_system(start: Start, tmp_path: Path) -> None:
     elsewhere.close()
 
 
-def test_scrub_leaves_nothing_in_files(server: RedisServer, store: RedisStore) -> None:
+def test_secure_erase_removes_deleted_text_in_files(server: RedisServer, store: RedisStore) -> None:
     """Wrong: deleted text can be read in the server's files."""
     store.append("s", [draft("the canary sings")])
     store.append("t", [draft("others stay")])
@@ -254,7 +256,7 @@ def test_scrub_leaves_nothing_in_files(server: RedisServer, store: RedisStore) -
         ({"appendfsync": "always", "maxmemory-policy": "allkeys-lru"}, "evicts data"),
     ],
 )
-def test_durability(
+def test_the_durability_note_reflects_the_server_settings(
     server: RedisServer, store: RedisStore, settings: dict[str, str], says: str
 ) -> None:
     """Wrong: `doctor` calls a forgetful server durable, or too weak a setting is accepted."""
@@ -268,7 +270,7 @@ def test_durability(
             RedisStore(server.url, durability="power")
 
 
-def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_concurrent_erases_log_no_warning(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: concurrent erasures warn of traces because one of them already runs."""
     server = start()
     stores = [RedisStore(server.url) for _ in range(8)]
@@ -279,7 +281,7 @@ def test_many_erase_at_the_same_time(start: Start, caplog: pytest.LogCaptureFixt
         one.close()
 
 
-def test_a_server_that_tells_nothing(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_restricted_server_can_be_used(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a managed server, which forbids CONFIG and rewrites, cannot be used."""
     hidden = [f'--rename-command {name} ""' for name in ("CONFIG", "INFO", "BGREWRITEAOF")]
     server = start(*[part for one in hidden for part in shlex.split(one)])
@@ -317,7 +319,7 @@ class TestClusterMemory(MemoryOutageContract):
         return cluster, cluster.url
 
 
-def test_a_namespace_is_on_one_node(cluster: RedisNodes, namespace: str) -> None:
+def test_keys_of_a_namespace_are_on_one_cluster_node(cluster: RedisNodes, namespace: str) -> None:
     """Wrong: keys that one script changes are on different nodes."""
     store = RedisStore(cluster.url, namespace)
     store.append("s", [draft("a")], "u")
@@ -331,7 +333,7 @@ def test_a_namespace_is_on_one_node(cluster: RedisNodes, namespace: str) -> None
     store.close()
 
 
-def test_a_slot_that_moves(cluster: RedisNodes, namespace: str) -> None:
+def test_moving_a_cluster_slot_loses_no_message(cluster: RedisNodes, namespace: str) -> None:
     """Wrong: moving a cluster's slot loses messages, or breaks updates until a reopening."""
     store = RedisStore(cluster.url, namespace)
     store.append("s", [draft("a")])
@@ -360,7 +362,7 @@ def test_a_slot_that_moves(cluster: RedisNodes, namespace: str) -> None:
     store.close()
 
 
-def test_a_node_that_is_restarted(cluster: RedisNodes, namespace: str) -> None:
+def test_updates_work_again_after_a_node_restarts(cluster: RedisNodes, namespace: str) -> None:
     """Wrong: the restart of one node fails updates for good."""
     stores = [RedisStore(cluster.url, f"{namespace}{n}") for n in range(12)]
     for one in stores:

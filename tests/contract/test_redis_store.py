@@ -104,7 +104,7 @@ class TestValkey(RedisContract):
         return valkey
 
 
-def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
+def test_an_append_with_a_lost_reply_is_stored_once(server: RedisServer) -> None:
     """Wrong: after a lost reply a message is stored twice, or reported as not stored."""
     line = Line(server.port)
     store = RedisStore(f"redis://127.0.0.1:{line.port}/0")
@@ -121,7 +121,7 @@ def test_an_append_whose_answer_is_lost(server: RedisServer) -> None:
     line.close()
 
 
-def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
+def test_a_lock_with_a_lost_reply_is_held_by_its_caller(server: RedisServer) -> None:
     """Wrong: a caller whose reply was lost is refused the lock that it holds."""
     line = Line(server.port)
     store = RedisStore(f"redis://127.0.0.1:{line.port}/0")
@@ -138,7 +138,7 @@ def test_a_lock_whose_answer_is_lost(server: RedisServer) -> None:
     line.close()
 
 
-def test_an_append_is_one_call(server: RedisServer, store: RedisStore) -> None:
+def test_an_append_takes_one_command(server: RedisServer, store: RedisStore) -> None:
     """Wrong: an update takes several round trips."""
     for name in ("other", "s"):
         head = store.append(name, [draft("a")], "u")
@@ -157,7 +157,7 @@ def test_an_append_is_one_call(server: RedisServer, store: RedisStore) -> None:
     assert head.end == 1
 
 
-def test_no_walk_over_the_keys(server: RedisServer, store: RedisStore) -> None:
+def test_no_call_scans_the_keys_of_the_server(server: RedisServer, store: RedisStore) -> None:
     """Wrong: a call scans all keys of the server."""
     with server.watched(within_scripts=True) as calls:
         for name in ("s", "t"):
@@ -213,7 +213,7 @@ def test_a_deleted_session_leaves_no_keys(store: RedisStore) -> None:
     assert store._server.ask("KEYS", "*") == [b"agent_memory:{default}:layout"]
 
 
-def test_a_closed_store_says_so(url: str, namespace: str) -> None:
+def test_a_closed_store_raises_store_unavailable(url: str, namespace: str) -> None:
     """Wrong: a closed store connects again."""
     store = RedisStore(url, namespace)
     store.append("s", [draft("a")])
@@ -224,7 +224,7 @@ def test_a_closed_store_says_so(url: str, namespace: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["end", "total", "version", "begun", "all"])
-def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> None:
+def test_an_invalid_head_number_affects_only_its_session(server: RedisServer, field: str) -> None:
     """Wrong: a damaged session makes counting fail."""
     store = RedisStore(server.url, field)
     for name in ("r", "s", "t"):
@@ -252,7 +252,7 @@ def test_a_number_of_a_head_that_is_none(server: RedisServer, field: str) -> Non
 
 @pytest.mark.parametrize("index", ["ids", "owners", "due"])
 @pytest.mark.parametrize("member", [b"\xff\xfe", b"", b"nowhere", b"user:ana\x00\x00\xff"])
-def test_an_index_member_without_session(server: RedisServer, index: str, member: bytes) -> None:
+def test_an_orphaned_index_entry_is_ignored(server: RedisServer, index: str, member: bytes) -> None:
     """Wrong: an index entry without a session stops listing, counting or finding due sessions."""
     store = RedisStore(server.url, f"members-{index}")
     for name in ("r", "s"):
@@ -272,7 +272,7 @@ def test_an_index_member_without_session(server: RedisServer, index: str, member
 
 
 @pytest.mark.parametrize("meta", [b"{broken", b"", b"1\x002"])
-def test_where_a_record_belongs_is_damaged(server: RedisServer, meta: bytes) -> None:
+def test_damaged_metadata_does_not_prevent_writes(server: RedisServer, meta: bytes) -> None:
     """Wrong: damaged metadata of a record makes deletions or new records fail."""
     store = RedisStore(server.url, f"metas{len(meta)}")
     two = [record("a", "user:u"), record("b", "user:u", "t")]
@@ -292,7 +292,7 @@ def test_where_a_record_belongs_is_damaged(server: RedisServer, meta: bytes) -> 
     store.close()
 
 
-def test_what_a_newer_release_wrote(server: RedisServer, store: RedisStore) -> None:
+def test_data_of_a_newer_release_is_refused(server: RedisServer, store: RedisStore) -> None:
     """Wrong: an old release opens the data of a newer one, and damages it."""
     store._server.ask("SET", "agent_memory:{default}:layout", "3")
     with pytest.raises(SchemaTooNew, match="newer"):
@@ -300,7 +300,7 @@ def test_what_a_newer_release_wrote(server: RedisServer, store: RedisStore) -> N
     RedisStore(server.url, "another").close()
 
 
-def test_the_driver_is_loaded_late_and_named_where_it_is_missing() -> None:
+def test_the_driver_is_imported_late_and_named_in_the_error() -> None:
     """Wrong: checking a URL imports the driver, or a missing driver raises a bare ImportError."""
     code = (
         "import sys\n"

@@ -64,7 +64,7 @@ def bytes_in(places: dict[str, str], name: str, text: str) -> bool:
     return any(text.encode() in one.read_bytes() for one in every)
 
 
-def test_blocks_recall_the_same_from_their_own_databases(places: dict[str, str]) -> None:
+def test_a_block_with_its_own_database_recalls_the_same_records(places: dict[str, str]) -> None:
     """Wrong: a block with its own database recalls other records."""
     with AgentMemory("memory://", blocks=[*map(_at_home, blocks_at(places))]) as memory:
         fill(memory)
@@ -93,7 +93,7 @@ def test_a_deletion_reaches_all_databases(places: dict[str, str]) -> None:
         assert not bytes_in(places, name, "peanuts"), name
 
 
-def test_what_was_kept_with_the_sessions_before_is_deleted_too(places: dict[str, str]) -> None:
+def test_old_notes_are_deleted_after_a_block_gets_its_own_database(places: dict[str, str]) -> None:
     """Wrong: notes stored before the block got its own database survive their user."""
     with open_at(places, NoteMemory()) as memory:
         memory.remember("Ana is allergic to peanuts.", user_id="ana")
@@ -103,7 +103,7 @@ def test_what_was_kept_with_the_sessions_before_is_deleted_too(places: dict[str,
     assert not bytes_in(places, "main", "peanuts")
 
 
-def test_a_snapshot_takes_along_what_lies_elsewhere(places: dict[str, str], tmp_path: Path) -> None:
+def test_a_snapshot_includes_separate_databases(places: dict[str, str], tmp_path: Path) -> None:
     """Wrong: a snapshot lacks records in blocks' own databases."""
     with open_at(places) as memory:
         fill(memory)
@@ -115,7 +115,7 @@ def test_a_snapshot_takes_along_what_lies_elsewhere(places: dict[str, str], tmp_
         assert told(memory) == expected
 
 
-def test_a_vector_database_is_checked_like_others() -> None:
+def test_an_invalid_vector_database_url_is_refused_immediately() -> None:
     """Wrong: an invalid address fails only at the first message."""
     with pytest.raises(UnknownStore, match="three slashes"):
         AgentMemoryConfig(blocks=[VectorMemory(store="sqlite://vectors.db")])

@@ -59,7 +59,7 @@ def _said(folder: Path, name: str) -> bool:
     return any(SECRET.encode() in file.read_bytes() for file in folder.glob(f"{name}.db*"))
 
 
-def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
+def test_system_messages_are_stored_only_in_the_system_store(tmp_path: Path) -> None:
     """Wrong: system messages are in the main database, or survive a deletion."""
     main, system = (SQLStore(f"sqlite:///{tmp_path / name}.db") for name in ("main", "system"))
     store = SplitStore(main, system)
@@ -75,7 +75,7 @@ def test_system_messages_are_only_in_their_store(tmp_path: Path) -> None:
     store.close()
 
 
-def test_an_append_of_a_group_that_was_stored_is_acknowledged() -> None:
+def test_a_stored_append_is_acknowledged_if_another_append_fails() -> None:
     """Wrong: an append is stored, and answered with the lost connection of another one, so that its
     caller repeats it. Or the other one, which may be stored too, is repeated by the store."""
     store = SplitStore(MemoryStore(), MemoryStore())
@@ -98,7 +98,7 @@ def test_an_append_of_a_group_that_was_stored_is_acknowledged() -> None:
     assert read == {"s": ["a", "b"], "t": ["a", "cut off"], "u": ["a", "c"]}
 
 
-def test_prompts_are_kept_once_in_their_store() -> None:
+def test_a_repeated_system_message_is_stored_once() -> None:
     """Wrong: the same system message with each update fills the store, or fails others' swaps."""
     system = MemoryStore()
     store = SplitStore(MemoryStore(), system)
@@ -120,7 +120,7 @@ def test_prompts_are_kept_once_in_their_store() -> None:
     assert head.system.content == SECRET
 
 
-def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
+def test_an_outage_or_a_wrong_system_store_raises_an_error() -> None:
     """Wrong: an update that fails for its prompt is stored, or a wrong store is not noticed."""
     system = Down()
     store = SplitStore(MemoryStore(), system)
@@ -144,7 +144,7 @@ def test_outages_and_other_stores_of_prompts_are_noticed() -> None:
     assert store.head("s") is None
 
 
-def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
+def test_a_system_message_stored_before_a_split_remains(tmp_path: Path) -> None:
     """Wrong: setting `system_store` loses earlier system messages."""
     main = MemoryStore()
     main.append("s", [draft(SECRET, role="system")])
@@ -155,7 +155,7 @@ def test_what_was_said_before_they_were_split_stays(tmp_path: Path) -> None:
     assert moved.system == head.system
 
 
-def test_system_store_of_a_memory(tmp_path: Path) -> None:
+def test_the_system_store_setting_separates_system_messages(tmp_path: Path) -> None:
     """Wrong: the setting has no effect, or its store stays open."""
     urls = {name: f"sqlite:///{tmp_path / name}.db" for name in ("main", "system")}
     with AgentMemory(store=urls["main"], system_store=urls["system"]) as memory:

@@ -73,7 +73,7 @@ def _check(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [40, 600, 3_900, 4_050, 4_100, 9_000, 300_000, 4 * 2**20])
-def test_a_deleted_session_is_gone(store: SQLStore, tmp_path: Path, size: int) -> None:
+def test_a_secure_erase_leaves_no_deleted_text(store: SQLStore, tmp_path: Path, size: int) -> None:
     """Wrong: deleted text can be read from the disk."""
     for turn in range(3):
         for name in ("s-1", f"{MARK}-session", "s-2"):
@@ -173,7 +173,7 @@ _WAYS: list[Callable[[SQLStore], object]] = [
 
 
 @pytest.mark.parametrize("way", _WAYS)
-def test_each_deletion(store: SQLStore, tmp_path: Path, way: Callable[[SQLStore], Any]) -> None:
+def test_no_trace_is_left(store: SQLStore, tmp_path: Path, way: Callable[[SQLStore], Any]) -> None:
     """Wrong: some way of deleting leaves texts, ids or vectors in the file."""
     _put_facts(store, "others")
     if way is not _clear_vectors:
@@ -185,7 +185,7 @@ def test_each_deletion(store: SQLStore, tmp_path: Path, way: Callable[[SQLStore]
 
 
 @pytest.mark.parametrize("size", [60, 400, 1_500])
-def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: int) -> None:
+def test_moved_rows_leave_no_traces(store: SQLStore, tmp_path: Path, size: int) -> None:
     """Wrong: split or merged pages keep copies of deleted rows."""
     dice = random.Random(size)
     store.open_vectors("v", 64, "m")
@@ -214,7 +214,7 @@ def test_rows_that_moved_leave_nothing(store: SQLStore, tmp_path: Path, size: in
     _check(tmp_path)
 
 
-def test_many_scrub_while_others_write(store: SQLStore, tmp_path: Path) -> None:
+def test_concurrent_secure_erases_and_writes_succeed(store: SQLStore, tmp_path: Path) -> None:
     """Wrong: a secure erase fails, or makes concurrent calls fail."""
 
     def forget(name: str) -> None:
@@ -244,7 +244,7 @@ class _Reader:
         self._connection.close()
 
 
-def test_a_long_reader_is_warned_of(
+def test_a_long_reader_causes_a_warning_about_traces(
     store: SQLStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -265,7 +265,7 @@ def test_a_long_reader_is_warned_of(
     assert _traces(tmp_path) == set()
 
 
-def test_writers_need_not_wait_for_a_long_reader(
+def test_a_secure_erase_that_waits_for_a_reader_blocks_no_writer(
     store: SQLStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -294,7 +294,7 @@ def test_writers_need_not_wait_for_a_long_reader(
     assert _traces(tmp_path) == set()
 
 
-def test_a_lock(
+def test_a_deletion_succeeds_if_a_lock_prevents_the_erase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: a completed deletion is reported as failed."""
@@ -349,7 +349,7 @@ def full_of_traces(tmp_path: Path) -> Path:
     return path
 
 
-def test_pages_cached_elsewhere(full_of_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cached_page_is_restored(full_of_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: another connection writes back a cached page that was emptied."""
     store = SQLStore(f"sqlite:///{full_of_traces}")
     other = sqlite3.connect(full_of_traces, isolation_level=None)
@@ -368,7 +368,7 @@ def test_pages_cached_elsewhere(full_of_traces: Path, monkeypatch: pytest.Monkey
     store.close()
 
 
-def test_pages_cached_by_the_store(full_of_traces: Path) -> None:
+def test_pages_cached_by_the_erasing_connection_are_discarded(full_of_traces: Path) -> None:
     """Wrong: the erasing connection continues with cached pages."""
     store = SQLStore(f"sqlite:///{full_of_traces}")
     database = store._database
@@ -381,7 +381,7 @@ def test_pages_cached_by_the_store(full_of_traces: Path) -> None:
     store.close()
 
 
-def test_a_file_without_a_log(full_of_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_erase_works_without_wal(full_of_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: on a file system without WAL deleted texts stay."""
     connection = sqlite3.connect(full_of_traces)
     assert connection.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
@@ -395,7 +395,7 @@ def test_a_file_without_a_log(full_of_traces: Path, monkeypatch: pytest.MonkeyPa
     _check(full_of_traces.parent)
 
 
-def test_locks_outlive_who_has_erased(store: SQLStore, tmp_path: Path) -> None:
+def test_closing_a_store_does_not_drop_locks_of_another(store: SQLStore, tmp_path: Path) -> None:
     """Wrong: closing one store drops another's locks, so that a third deletes its log."""
     other = SQLStore(f"sqlite:///{tmp_path}/memory.db")
     other.append("s", [draft("x")])
@@ -409,7 +409,7 @@ def test_locks_outlive_who_has_erased(store: SQLStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="it counts open files in /proc")
-def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:
+def test_a_closed_store_holds_no_open_file(tmp_path: Path) -> None:
     """Wrong: a closed store keeps a file open."""
     store = SQLStore(f"sqlite:///{tmp_path}/memory.db")
     store.append("s", [draft("x")])
@@ -419,7 +419,7 @@ def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:
     assert not [one for one in there if tmp_path in one.parents]
 
 
-def test_a_damaged_tree_is_told(store: SQLStore, tmp_path: Path) -> None:
+def test_a_secure_erase_reports_a_damaged_tree(store: SQLStore, tmp_path: Path) -> None:
     """Wrong: a secure erase of a damaged file writes to unknown pages, or never ends."""
     store.append("s", [draft("x")])
     store.secure_erase()
@@ -455,7 +455,7 @@ SQLStore(sys.argv[1]).secure_erase()
 
 
 @pytest.mark.parametrize("write", [1, 5, 20])
-def test_killed_in_the_middle(full_of_traces: Path, write: int) -> None:
+def test_a_killed_secure_erase_can_be_repeated(full_of_traces: Path, write: int) -> None:
     """Wrong: a process killed while it empties a page leaves a damaged file, or traces."""
     url, folder = f"sqlite:///{full_of_traces}", full_of_traces.parent
     store = SQLStore(url)
@@ -501,7 +501,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-def test_a_fork_while_a_thread_erases(full_of_traces: Path) -> None:
+def test_a_fork_during_a_secure_erase_does_not_hang(full_of_traces: Path) -> None:
     """Wrong: a forked child waits for a thread that it does not have."""
     url = f"sqlite:///{full_of_traces}"
     done = subprocess.run([sys.executable, "-c", _FORKED, url], check=False, timeout=120)
@@ -510,7 +510,7 @@ def test_a_fork_while_a_thread_erases(full_of_traces: Path) -> None:
     _check(full_of_traces.parent)
 
 
-def test_pages_that_an_extension_has_a_share_in(full_of_traces: Path) -> None:
+def test_a_file_with_space_reserved_by_an_extension_is_not_erased(full_of_traces: Path) -> None:
     """Wrong: an erase invalidates page checksums of a SQLite extension."""
     data = bytearray(full_of_traces.read_bytes())
     data[20] = 8

@@ -65,7 +65,7 @@ class TestSQLite(Handles, SQLContract):
         counted.close()
 
 
-def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
+def test_a_deleted_session_or_lock_leaves_no_rows(path: Path) -> None:
     """Wrong: a deleted session or a released lock leaves rows in the file."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a"), draft("b")], "u")
@@ -83,7 +83,7 @@ def test_nothing_of_a_deleted_session_or_lock_is_left(path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM agent_memory_documents").fetchone() == (0,)
 
 
-def test_a_closed_store_says_so(path: Path) -> None:
+def test_a_closed_store_raises_store_unavailable(path: Path) -> None:
     """Wrong: a closed store opens its file again."""
     store = SQLStore(f"sqlite:///{path}")
     store.close()
@@ -92,7 +92,7 @@ def test_a_closed_store_says_so(path: Path) -> None:
             call()
 
 
-def test_what_is_no_database_is_named(tmp_path: Path) -> None:
+def test_an_invalid_database_file_is_named_in_the_error(tmp_path: Path) -> None:
     """Wrong: an invalid file raises only 'unable to open database file'."""
     with pytest.raises(StoreUnavailable, match="nowhere"):
         SQLStore(f"sqlite:///{tmp_path}/nowhere/memory.db")
@@ -106,7 +106,7 @@ def test_what_is_no_database_is_named(tmp_path: Path) -> None:
     assert file.read_text().startswith("This is not")
 
 
-def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_files_raise_store_unavailable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a locked file raises a driver's error, or makes the handle unusable."""
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{path}")
@@ -122,7 +122,7 @@ def test_a_file_that_another_process_holds(path: Path, monkeypatch: pytest.Monke
     store.close()
 
 
-def test_a_disk_that_is_full(path: Path) -> None:
+def test_a_full_disk_stores_no_part_of_an_append(path: Path) -> None:
     """Wrong: a full disk stores part of a list, or makes the handle unusable."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a")])
@@ -139,9 +139,7 @@ def test_a_disk_that_is_full(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])
-def test_durability_is_the_one_asked_for(
-    path: Path, durability: Durability, synchronous: int
-) -> None:
+def test_durability_is_set(path: Path, durability: Durability, synchronous: int) -> None:
     """Wrong: an update that should survive a power loss is not synced to the disk."""
     database = Database(str(path), durability)
     assert database.read(lambda c: c.value("PRAGMA synchronous")) == synchronous
@@ -180,7 +178,7 @@ def test_leases_are_not_synced_but_appends_are(path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])
-def test_deletions_and_receipts_are_synced_in_both(
+def test_deletions_and_checkpoints_are_synced_with_every_durability(
     path: Path, durability: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a power loss restores deleted data, or takes messages after a checkpoint."""
@@ -198,7 +196,7 @@ def test_deletions_and_receipts_are_synced_in_both(
         assert memory.head("s") is None
 
 
-def test_settings_of_the_file(path: Path) -> None:
+def test_the_sqlite_settings_are_applied(path: Path) -> None:
     """Wrong: a power loss takes appends, readers wait, or our tables mix with the application's."""
     database = Database(str(path))
 
@@ -224,7 +222,7 @@ def test_settings_of_the_file(path: Path) -> None:
      ("oracle://scott:tiger@db/x", "sqlite:///path.db"), ("memory.db", "sqlite:///path.db"),
      ("", "memory://")],
 )  # fmt: skip
-def test_urls_that_nobody_serves(url: str, says: str) -> None:
+def test_an_unknown_store_url_is_refused_without_the_password(url: str, says: str) -> None:
     """Wrong: a misspelt URL stores data elsewhere, or its error shows the password."""
     with pytest.raises(UnknownStore) as caught:
         open_store(url)
@@ -232,7 +230,7 @@ def test_urls_that_nobody_serves(url: str, says: str) -> None:
     assert "tiger" not in str(caught.value)
 
 
-def test_sqlite_loads_no_driver(path: Path) -> None:
+def test_the_sqlite_store_imports_no_other_driver(path: Path) -> None:
     """Wrong: validating a configuration, or a first call, imports a driver, which takes long."""
     check_url("sqlite:////var/lib/memory.db")
     check_url("memory://")
@@ -260,7 +258,7 @@ def _plans(path: Path, call: Callable[[Store], object]) -> list[str]:
     return [row[3] for plan in plans for row in plan]
 
 
-def test_due_reads_only_what_is_due(path: Path) -> None:
+def test_due_reads_only_due_sessions(path: Path) -> None:
     """Wrong: a worker's query reads all sessions, or the heads of all due ones."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
@@ -271,7 +269,7 @@ def test_due_reads_only_what_is_due(path: Path) -> None:
     assert "(namespace=? AND collection=? AND id=?)" in found[1]
 
 
-def test_the_schema_is_that_of_the_tables() -> None:
+def test_the_schema_file_matches_the_tables() -> None:
     """Wrong: the tables differ from the schema that stores use."""
     written = FILE.read_text(encoding="utf-8")
     assert written == source(), "run: python -m agent_memory.stores.sql.tables"
@@ -316,7 +314,7 @@ def _shape(path: Path) -> dict[str, Any]:
         }
 
 
-def test_many_migrate_at_once(path: Path) -> None:
+def test_concurrent_migrations_run_once(path: Path) -> None:
     """Wrong: all but one of the workers that start together after an upgrade fail."""
     store = SQLStore(f"sqlite:///{path}")
     head = store.append("s", [draft("a")], "u")
@@ -331,7 +329,7 @@ def test_many_migrate_at_once(path: Path) -> None:
         one.close()
 
 
-def test_a_migration_is_whole_or_nothing(path: Path) -> None:
+def test_a_migration_is_atomic(path: Path) -> None:
     """Wrong: a migration is skipped or repeated, or one that fails leaves half a schema."""
     broken = ("DROP TABLE [messages]", "DROP TABLE agent_memory_nothing")
     SQLStore(f"sqlite:///{path}").close()
@@ -371,7 +369,7 @@ def test_a_newer_schema_is_refused(path: Path) -> None:
         ("DROP TABLE agent_memory_meta", "no schema version"),
     ],
 )
-def test_a_version_that_never_was_is_named(path: Path, change: str, says: str) -> None:
+def test_an_impossible_schema_version_raises_an_error(path: Path, change: str, says: str) -> None:
     """Wrong: an impossible schema version is reported as an outage, or migrated."""
     SQLStore(f"sqlite:///{path}").close()
     _run(path, change)
@@ -412,7 +410,7 @@ def _write(path: Path) -> None:
         store.secure_erase()
 
 
-def test_a_database_of_this_release_opens(tmp_path: Path) -> None:
+def test_a_database_of_this_release_can_be_opened(tmp_path: Path) -> None:
     """Wrong: after an upgrade earlier data is not found, or a retry is stored twice."""
     path = tmp_path / "memory.db"
     shutil.copy(RELEASE, path)

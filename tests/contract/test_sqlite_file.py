@@ -67,7 +67,7 @@ GONE = [
 @POSIX
 @pytest.mark.parametrize(("act", "says"), GONE)
 @pytest.mark.parametrize("first", ["append", "read"])
-def test_a_file_that_is_gone_is_told(
+def test_a_moved_or_deleted_file_raises_an_error(
     path: Path,
     act: Callable[[Path], None],
     says: str,
@@ -94,7 +94,7 @@ def test_a_file_that_is_gone_is_told(
 
 @POSIX
 @pytest.mark.parametrize("act", [act for act, _ in GONE])
-def test_a_memory_that_was_only_opened_tells_too(path: Path, act: Callable[[Path], None]) -> None:
+def test_a_missing_file_is_detected_before_a_write(path: Path, act: Callable[[Path], None]) -> None:
     """Wrong: a process that has not written yet does not notice that its file is gone."""
     SQLStore(f"sqlite:///{path}").close()
     with AgentMemory(store=f"sqlite:///{path}") as memory:
@@ -106,7 +106,7 @@ def test_a_memory_that_was_only_opened_tells_too(path: Path, act: Callable[[Path
 
 @POSIX
 @pytest.mark.parametrize("notices", [True, False])
-def test_the_former_log_is_not_played_over_a_backup(path: Path, notices: bool) -> None:
+def test_a_restored_backup_ignores_the_old_write_ahead_log(path: Path, notices: bool) -> None:
     """Wrong: a restored backup shows messages written after it was taken."""
     store = SQLStore(f"sqlite:///{path}")
     for n in range(20):
@@ -148,7 +148,7 @@ def _harm(path: Path, how: str, kept: Path) -> None:
         *((how, True) for how in ("empty", "half", "another")),
     ],
 )
-def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool) -> None:
+def test_an_overwritten_file_raises_an_error(path: Path, how: str, opened: bool) -> None:
     """Wrong: updates to a file that was overwritten are acknowledged, and lost."""
     kept = path.with_name("kept.db")
     with closing(SQLStore(f"sqlite:///{path}")) as store:
@@ -176,7 +176,7 @@ def test_a_file_that_was_written_over_is_told(path: Path, how: str, opened: bool
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path, store: SQLStore) -> None:
+def test_a_vacuum_by_another_program_raises_no_error(path: Path, store: SQLStore) -> None:
     """Wrong: a file that another program shrank by VACUUM is taken for a truncated one."""
     for turn in range(2):
         for n in range(300):
@@ -194,9 +194,7 @@ def test_what_sqlite_does_to_the_file_is_no_trouble(path: Path, store: SQLStore)
 
 @POSIX
 @pytest.mark.parametrize("act", [_move, _drop_log])
-def test_what_was_acknowledged_is_there_once_the_file_is_put_back(
-    path: Path, act: Callable[[Path], None]
-) -> None:
+def test_a_file_moved_back_has_all_messages(path: Path, act: Callable[[Path], None]) -> None:
     """Wrong: a store whose file is moved, or whose `-wal` is deleted, loses data at its close."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
@@ -235,7 +233,7 @@ def test_a_log_without_its_file_is_not_discarded(path: Path, empty: bool) -> Non
 
 
 @POSIX
-def test_a_new_database_begins_once_the_log_is_moved_away(path: Path) -> None:
+def test_a_new_database_is_created_after_the_old_log_was_moved(path: Path) -> None:
     """Wrong: a database whose file is lost cannot be replaced by a new one."""
     store = SQLStore(f"sqlite:///{path}")
     store.append("s", [draft("a")])
@@ -246,7 +244,7 @@ def test_a_new_database_begins_once_the_log_is_moved_away(path: Path) -> None:
 
 
 @POSIX
-def test_a_replaced_file(path: Path, caplog: pytest.LogCaptureFixture, store: SQLStore) -> None:
+def test_erases_check_files(path: Path, caplog: pytest.LogCaptureFixture, store: SQLStore) -> None:
     """Wrong: after a file was replaced, an erase works on the old file, or fails on the new."""
     store.append("s", [draft("a")])
     store.secure_erase()
@@ -261,7 +259,7 @@ def test_a_replaced_file(path: Path, caplog: pytest.LogCaptureFixture, store: SQ
     another.close()
 
 
-def test_others_that_come_and_go_are_no_trouble(path: Path, store: SQLStore) -> None:
+def test_other_processes_can_open_and_close_the_file(path: Path, store: SQLStore) -> None:
     """Wrong: a log that SQLite creates again is taken for a deleted one."""
     code = (
         "import sys\n"
@@ -281,7 +279,7 @@ def test_others_that_come_and_go_are_no_trouble(path: Path, store: SQLStore) -> 
     assert len(store.read("s")) == 6
 
 
-def test_another_current_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_resolves_a_relative_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: after `os.chdir` a store with a relative path continues in another file."""
     monkeypatch.chdir(path.parent)
     store = SQLStore("sqlite:///memory.db")
@@ -313,7 +311,7 @@ def _files(path: Path) -> list[Path]:
 
 
 @POSIX
-def test_a_new_file_is_its_owners_alone(path: Path) -> None:
+def test_a_new_file_is_readable_only_by_its_owner(path: Path) -> None:
     """Wrong: other accounts of the machine can read the database, its log or its index."""
     with _umask(0o022), closing(SQLStore(f"sqlite:///{path}")) as store:
         store.append("s", [draft("a")])
@@ -321,7 +319,7 @@ def test_a_new_file_is_its_owners_alone(path: Path) -> None:
 
 
 @POSIX
-def test_the_mode_of_a_file_that_is_there_stays(path: Path) -> None:
+def test_the_permissions_of_an_existing_file_do_not_change(path: Path) -> None:
     """Wrong: the store narrows the permissions of an existing file, or of its log."""
     path.touch()
     path.chmod(0o660)
@@ -333,7 +331,7 @@ def test_the_mode_of_a_file_that_is_there_stays(path: Path) -> None:
 
 
 @POSIX
-def test_a_link_to_a_file_that_is_not_there(path: Path) -> None:
+def test_a_file_created_through_a_link_is_readable_only_by_its_owner(path: Path) -> None:
     """Wrong: a file created through a link is readable by all."""
     link = path.with_name("link.db")
     link.symlink_to(path)
@@ -342,7 +340,7 @@ def test_a_link_to_a_file_that_is_not_there(path: Path) -> None:
     assert _modes(path) == {"": 0o600}
 
 
-def test_a_file_that_may_not_be_written(
+def test_a_read_only_file_raises_an_error_with_a_remedy(
     path: Path, store: SQLStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a read-only file raises SQLite's own words without what to do."""
@@ -361,7 +359,7 @@ def test_a_file_that_may_not_be_written(
 
 @POSIX
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may")
-def test_a_folder_that_may_not_be_written(path: Path) -> None:
+def test_a_read_only_folder_raises_an_error_with_the_cause(path: Path) -> None:
     """Wrong: a read-only folder raises 'unable to open database file' without the cause."""
     path.parent.chmod(0o500)
     try:

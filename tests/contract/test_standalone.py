@@ -148,7 +148,7 @@ def brute(
     st.integers(0, 20),
     st.none() | st.floats(-1, 1),
 )
-def test_searches_are_exact(
+def test_a_search_returns_the_items_of_a_full_scan(
     kept: dict[str, list[float]],
     changed: dict[str, list[float]],
     gone: set[str],
@@ -174,7 +174,7 @@ def test_searches_are_exact(
             assert [match.id for match in found] == [name for name, _ in expected]
 
 
-def test_what_single_precision_cannot_tell_apart() -> None:
+def test_a_search_distinguishes_nearly_equal_vectors() -> None:
     """Wrong: a search confuses vectors that are equal in the store's precision."""
     turns = {f"{n:04}": [1.0, n * 1e-5] for n in range(2_000, 0, -1)}
     with VectorIndex(MemoryStore(), dimension=2) as index:
@@ -224,7 +224,7 @@ def test_scores_are_bm25(texts: dict[str, list[str]], query: list[str], gone: st
         assert scores == sorted(scores, reverse=True)
 
 
-def test_what_is_found_in_each_store(opened: Opened) -> None:
+def test_a_word_index_gives_the_same_results_in_every_store(opened: Opened) -> None:
     """Wrong: endings or stop words change the results, or metadata is lost."""
     index = opened()
     index.store(
@@ -241,7 +241,7 @@ def test_what_is_found_in_each_store(opened: Opened) -> None:
     assert index.search("rose", top_k=0) == []
 
 
-def test_a_users_texts_are_theirs(tmp_path: Path) -> None:
+def test_a_word_index_isolates_users_and_deletes_their_texts(tmp_path: Path) -> None:
     """Wrong: another user finds a user's texts, or they survive the user."""
     url = f"sqlite:///{tmp_path}/words.db"
     with WordIndex(url) as index:
@@ -256,7 +256,7 @@ def test_a_users_texts_are_theirs(tmp_path: Path) -> None:
         index.search("peanuts")
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_a_word_index_refuses_items_without_text() -> None:
     """Wrong: a vector is accepted and never found, or two kinds of index share a name."""
     with WordIndex("memory://") as index:
         with pytest.raises(InvalidInput):

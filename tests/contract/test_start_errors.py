@@ -19,7 +19,7 @@ _DOWN = [
 
 
 @pytest.mark.parametrize("url", _DOWN, ids=lambda url: url.partition(":")[0])
-def test_a_server_that_is_down_at_start(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreachable_servers_raise_clear_errors(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: opening hangs, or the error lacks the server's address, or shows its password."""
     caplog.set_level(logging.DEBUG)
     port = free_port()
@@ -40,7 +40,7 @@ def test_a_server_that_is_down_at_start(url: str, caplog: pytest.LogCaptureFixtu
      "mongodb://bob:s3cr3t@host:tiger/db", "mongodb+srv://bob:s3cr3t@host/db",
      "oracle://bob:s3cr3t@host/db"],
 )  # fmt: skip
-def test_a_url_that_cannot_be_read(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_url_errors_hide_the_password(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: an invalid URL raises a driver's error, or shows the password."""
     caplog.set_level(logging.DEBUG)
     with pytest.raises(AgentMemoryError) as caught:

@@ -68,7 +68,7 @@ _QUESTIONS = st.builds(_Question, _HANDLES, _OWNERS, _WORDS, st.none() | _SEEDS,
 _CHANGES = st.one_of(_PUTS, _PUTS, _PUTS, _DELETES)
 
 
-class _Kept(NamedTuple):
+class _ExpectedRecord(NamedTuple):
     """The expected record."""
 
     record: Record
@@ -80,7 +80,7 @@ class _Model:
     """The expected content of the store: a dict, with every score computed again."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, _Kept] = {}
+        self.kept: dict[str, _ExpectedRecord] = {}
 
     def put(self, store: Store, change: _Put) -> None:
         seeds = [seed for seed, _ in change.said.values()]
@@ -92,7 +92,7 @@ class _Model:
         ]
         store.put_vectors("v", records, worded(said, rows))
         for at, one in enumerate(records):
-            self.kept[one.id] = _Kept(one, rows[at], said[at])
+            self.kept[one.id] = _ExpectedRecord(one, rows[at], said[at])
 
     def delete(self, store: Store, change: _Delete) -> None:
         store.delete_vectors(
@@ -140,7 +140,7 @@ class VectorChangesContract(ViewsContract):
         ],
     )
     @given(st.lists(st.tuples(_CHANGES, _QUESTIONS), min_size=3, max_size=14))
-    def test_vectors_whatever_changes(
+    def test_searches_are_correct_after_any_order_of_vector_changes(
         self, store: Store, other: Store, steps: list[tuple[_Put | _Delete, _Question]]
     ) -> None:
         """Wrong: after some order of writes an index finds deleted records, or misses others."""

@@ -57,7 +57,7 @@ def traces(store: Store) -> dict[str, Any]:
 class WholeDeletionContract(Contract):
     """Contract of a store with `spans`."""
 
-    def test_a_session_goes_whole(self, store: Store, other: Store) -> None:
+    def test_a_session_is_deleted_completely(self, store: Store, other: Store) -> None:
         """Wrong: data of a deleted session stays, or another session's is deleted."""
         fill(store)
         blocks = other.blocks()
@@ -74,7 +74,7 @@ class WholeDeletionContract(Contract):
         }
         assert store.append("s", [draft("again")], "c").end == 1
 
-    def test_a_user_goes_whole(self, store: Store, other: Store) -> None:
+    def test_a_user_is_deleted_completely(self, store: Store, other: Store) -> None:
         """Wrong: data of a deleted user stays, or another user's is deleted."""
         fill(store)
         heads, blocks = store.sessions(user_id="a"), store.blocks()
@@ -89,13 +89,13 @@ class WholeDeletionContract(Contract):
         store.put_vectors("v", [record("s", "user:a")], worded(["s"], units(1, 4)))
         assert found(other, "user:a") == ["s"]
 
-    def test_an_owner_without_sessions(self, store: Store) -> None:
+    def test_a_user_without_sessions_can_be_deleted(self, store: Store) -> None:
         """Wrong: a deletion leaves the records of a user without sessions."""
         store.put_records("f", [record("r", "user:a", ""), record("q", "user:b", "")])
         assert store.delete_whole([], store.blocks(), owners=["user:a"])
         assert [one.id for _, one in store.all_records()] == ["q"]
 
-    def test_nothing_changes_if_somebody_works(self, store: Store, other: Store) -> None:
+    def test_a_deletion_is_refused_during_a_lease_or_lock(self, store: Store, other: Store) -> None:
         """Wrong: a deletion runs between the steps of a worker."""
         fill(store)
         head, blocks, before = stored(store), store.blocks(), traces(store)
@@ -117,7 +117,7 @@ class WholeDeletionContract(Contract):
         assert not delete([moved])
         assert "left" in traces(store)["records"]
 
-    def test_a_session_that_began_anew_stays(self, store: Store, other: Store) -> None:
+    def test_a_stale_head_deletes_no_recreated_session(self, store: Store, other: Store) -> None:
         """Wrong: a session that has begun under the id meanwhile is deleted."""
         fill(store)
         head = stored(store)
@@ -126,7 +126,7 @@ class WholeDeletionContract(Contract):
         assert not other.delete_whole([head], other.blocks(), owners=["user:a"])
         assert [entry.message.text() for entry in store.read("s")] == ["new"]
 
-    def test_one_of_several_deletions_is_done(self, store: Store, other: Store) -> None:
+    def test_exactly_one_concurrent_deletion_succeeds(self, store: Store, other: Store) -> None:
         """Wrong: concurrent deletions undo each other, or several report success."""
         for round_ in range(5):
             store.append("s", [draft(f"{round_}")], "a")
@@ -137,7 +137,7 @@ class WholeDeletionContract(Contract):
             assert store.head("s") is None
             assert store.record("f", "r") is None
 
-    def test_an_append_is_before_or_after(self, store: Store, other: Store) -> None:
+    def test_an_append_runs_before_or_after_a_deletion(self, store: Store, other: Store) -> None:
         """Wrong: an append during a deletion leaves a log without a head, or part of one."""
         for round_ in range(10):
             store.append("s", [draft("first")], "a")

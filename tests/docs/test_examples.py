@@ -196,7 +196,7 @@ PROVIDERS = {
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_example_of_a_provider(name: str, tmp_path: Path) -> None:
+def test_a_provider_example_runs(name: str, tmp_path: Path) -> None:
     """Wrong: the provider's SDK or API refuses the example's request."""
     done = run(EXAMPLES / "providers" / f"{name}.py", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -204,7 +204,7 @@ def test_example_of_a_provider(name: str, tmp_path: Path) -> None:
         assert expected in done.stdout
 
 
-def test_each_example_is_expected_to_say_something() -> None:
+def test_each_example_has_an_expected_output() -> None:
     """Wrong: an example is not run by any test."""
     assert sorted(EXPECTED) == sorted(file.stem for file in EXAMPLES.glob("*.py"))
     files = {file.stem for file in EXAMPLES.glob("providers/*.py")} - {"server"}
@@ -213,7 +213,7 @@ def test_each_example_is_expected_to_say_something() -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_example(name: str, tmp_path: Path) -> None:
+def test_an_example_runs_without_key_and_network(name: str, tmp_path: Path) -> None:
     """Wrong: an example fails without key and network, prints something else, or leaves files."""
     done = run(EXAMPLES / f"{name}.py", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -232,7 +232,7 @@ def is_there(module: str) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name in FRAMEWORKS if is_there(FRAMEWORKS[name][0])])
-def test_example_of_a_framework(name: str, tmp_path: Path) -> None:
+def test_a_framework_example_runs(name: str, tmp_path: Path) -> None:
     """Wrong: an example fails without key and network, or prints something else. `python -m
     tests.frameworks` runs those of all frameworks."""
     _, expected = FRAMEWORKS[name]

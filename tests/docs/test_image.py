@@ -63,7 +63,7 @@ def written() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("command", [*written()], ids=" ".join)
-def test_each_command_is_one_of_ours(command: list[str]) -> None:
+def test_each_documented_command_and_option_exists(command: list[str]) -> None:
     """Wrong: a file or the page uses a command or an option that does not exist."""
     name, *rest = command
     assert name == "agent-memory"
@@ -75,7 +75,7 @@ def test_each_command_is_one_of_ours(command: list[str]) -> None:
         assert option in done.output
 
 
-def test_the_settings_are_there() -> None:
+def test_each_environment_variable_is_a_setting() -> None:
     """Wrong: a variable is set that no setting reads."""
     given = [environment(), *(one.get("environment", {}) for one in compose()["services"].values())]
     names = {name for one in given for name in one if name.startswith("AGENT_MEMORY_")}
@@ -84,7 +84,7 @@ def test_the_settings_are_there() -> None:
     assert "store" in fields
 
 
-def test_what_it_is_built_on_is_named_to_the_version() -> None:
+def test_base_images_are_pinned_to_a_version() -> None:
     """Wrong: a base image is not pinned, or a file contains a password."""
     bases = [rest.split(" AS ")[0] for name, rest in instructions() if name == "FROM"]
     bases += [one["image"] for one in compose()["services"].values() if "build" not in one]
@@ -93,7 +93,7 @@ def test_what_it_is_built_on_is_named_to_the_version() -> None:
     assert postgres["POSTGRES_PASSWORD"].startswith("${POSTGRES_PASSWORD:?")
 
 
-def test_nobody_is_root_and_nothing_else_is_written() -> None:
+def test_the_container_is_unprivileged_and_read_only() -> None:
     """Wrong: the container runs as root, has capabilities, or writes outside /data."""
     assert last("USER") == f"{UID}:{UID}"
     assert json.loads(last("VOLUME")) == ["/data"]
@@ -126,7 +126,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_extras_are_there(site: Path) -> None:
+def test_the_extras_of_the_image_exist(site: Path) -> None:
     """Wrong: the image installs an extra that does not exist."""
     [metadata] = site.glob("*.dist-info/METADATA")
     provided = message_from_bytes(metadata.read_bytes()).get_all("Provides-Extra") or []
@@ -145,7 +145,7 @@ def as_nobody(command: Sequence[str]) -> list[str]:
     return ["setpriv", *who[:-1], "--", *command]
 
 
-def test_it_runs_as_the_image_runs_it(site: Path, tmp_path: Path) -> None:
+def test_the_service_runs_with_the_command_of_the_image(site: Path, tmp_path: Path) -> None:
     """Wrong: the service does not start on an empty volume as an unprivileged user, starts without
     a key, is not healthy, or ignores the stop signal."""
     data = tmp_path / "data"

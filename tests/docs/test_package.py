@@ -61,14 +61,14 @@ def test_importing_loads_nothing_heavy(tmp_path: Path) -> None:
 HOME_OF = {name: home for home, names in agent_memory._HOMES.items() for name in names}
 
 
-def test_public_names() -> None:
+def test_public_names_equal_the_expected_list() -> None:
     """Wrong: a public name was added or removed unintentionally."""
     assert agent_memory.__all__ == PUBLIC
     assert sorted([*PUBLIC, "__version__"]) == dir(agent_memory)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_public_name_is_what_its_home_defines(name: str) -> None:
+def test_a_public_name_is_the_object_of_its_module(name: str) -> None:
     """Wrong: a lazy name cannot be imported, or gives another object."""
     value = getattr(agent_memory, name)
     assert value.__name__ == name
@@ -95,7 +95,7 @@ def test_type_checkers_see_the_same_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["strategies", "ltm_blocks"])
-def test_top_level_links(name: str) -> None:
+def test_top_level_links_lead_into_the_package(name: str) -> None:
     """Wrong: a link at the top of the tree is absolute, or leads elsewhere. In a clone without
     symbolic links it is a file that names its target."""
     link = ROOT / name
@@ -106,7 +106,7 @@ def test_top_level_links(name: str) -> None:
         assert link.read_text(encoding="utf-8").strip() == f"agent_memory/{name}"
 
 
-def test_users_own_modules_of_these_names(tmp_path: Path) -> None:
+def test_the_package_does_not_import_a_users_modules(tmp_path: Path) -> None:
     """Wrong: the package imports a user's own module named `strategies` or `ltm_blocks`."""
     for name in ("strategies", "ltm_blocks", "stores", "embedders"):
         (tmp_path / f"{name}.py").write_text("MINE = True\n")
@@ -120,7 +120,7 @@ def test_users_own_modules_of_these_names(tmp_path: Path) -> None:
     assert python(code, tmp_path) == f"True True {len(PUBLIC)}"
 
 
-def test_version() -> None:
+def test_the_version_is_that_of_the_package() -> None:
     """Wrong: the version is defined twice, or missing in the change log."""
     assert "version" not in project()
     assert f"## {agent_memory.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def test_wheel_installs_one_name(wheel: zipfile.ZipFile) -> None:
     assert {name.split("/")[0] for name in wheel.namelist()} == {"agent_memory", info}
 
 
-def test_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_is_complete(wheel: zipfile.ZipFile) -> None:
     """Wrong: the wheel lacks a module, a file of the page, the type marker, licence or command."""
     info = f"agent_memory_log-{agent_memory.__version__}.dist-info"
     names = set(wheel.namelist())
@@ -177,7 +177,7 @@ FACES = {AsyncAgentMemory: AgentMemory, NullMemory: AgentMemory, AsyncSession: S
 
 
 @pytest.mark.parametrize(("other", "model"), [*FACES.items(), (AsyncUser, User)])
-def test_faces_have_the_same_calls(other: type, model: type) -> None:
+def test_interfaces_have_the_same_calls(other: type, model: type) -> None:
     """Wrong: one interface lacks a call or a parameter of another."""
     theirs, ours = methods(other), methods(model)
     assert theirs.keys() - ours.keys() == ONLY_ASYNC.get(other, set())
@@ -197,7 +197,7 @@ def test_async_calls_are_awaited(face: type) -> None:
 
 
 @pytest.mark.parametrize("face", [AsyncAgentMemory, NullMemory])
-def test_results_are_the_same(face: type) -> None:
+def test_interfaces_return_the_same_types(face: type) -> None:
     """Wrong: an interface returns another type than the engine."""
     ours = methods(AgentMemory)
     for name, function in methods(face).items():
@@ -206,7 +206,7 @@ def test_results_are_the_same(face: type) -> None:
             assert theirs == inspect.signature(ours[name]).return_annotation, name
 
 
-def test_subpackages_export_what_they_say() -> None:
+def test_every_name_exported_by_a_subpackage_exists() -> None:
     """Wrong: a name in a subpackage's `__all__` does not exist."""
     blocks = ("ltm_blocks", *(f"ltm_blocks.{one}" for one in ("extractive", "files", "skills")))
     for module in (*blocks, "ltm_blocks.spatial", "operations", "stores", "strategies", "testing"):

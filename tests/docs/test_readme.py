@@ -139,7 +139,7 @@ def test_settings_parse(page: Path) -> None:
             assert parse[snippet.language]("\n".join(snippet.lines))
 
 
-def test_a_failing_block_is_seen(tmp_path: Path) -> None:
+def test_a_failing_code_block_fails_its_page(tmp_path: Path) -> None:
     """Wrong: a failing block is skipped, so every page passes."""
     page = tmp_path / "page.md"
     page.write_text("# Page\n\n```python\nfirst = 1\n```\n\n```python\nassert first == 2\n```\n")
@@ -198,7 +198,7 @@ def commands() -> list[str]:
     return found
 
 
-def test_every_command_is_named_and_no_other() -> None:
+def test_the_reference_names_exactly_the_existing_commands() -> None:
     """Wrong: the reference lacks a command, or names one that does not exist."""
     page = (REFERENCE / "commands.md").read_text(encoding="utf-8")
     told = re.findall(r"^## agent-memory ([a-z]+(?: [A-Za-z]+)?)$", page, re.MULTILINE)
@@ -268,7 +268,7 @@ def test_every_promise_names_a_test() -> None:
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
-def test_the_test_exists(file: str, name: str) -> None:
+def test_a_test_named_by_a_promise_exists(file: str, name: str) -> None:
     """Wrong: a test that a promise names was renamed or removed."""
     text = (ROOT / file).read_text(encoding="utf-8")
     assert re.search(rf"^ *(async )?def {name}\(|^{name}\b", text, re.MULTILINE)
@@ -289,7 +289,7 @@ def test_every_feature_names_a_test() -> None:
 
 
 @pytest.mark.parametrize(("file", "words"), FEATURES)
-def test_the_features_test_exists(file: str, words: str) -> None:
+def test_a_test_named_by_a_feature_exists(file: str, words: str) -> None:
     """Wrong: the command in a row runs no test."""
     text = (ROOT / "tests" / file).read_text(encoding="utf-8")
     named = re.findall(r"^ *(?:async )?def (test_\w+)", text, re.MULTILINE)

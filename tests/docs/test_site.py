@@ -47,7 +47,7 @@ def test_the_site_is_built_without_a_warning(build: list[str | Path], tmp_path: 
 
 
 @pytest.mark.parametrize("link", ["gone.md", "page.md#no-such-heading", "../examples/gone.py"])
-def test_a_dead_link_is_seen(build: list[str | Path], tmp_path: Path, link: str) -> None:
+def test_a_dead_link_fails_the_build(build: list[str | Path], tmp_path: Path, link: str) -> None:
     """Wrong: the build passes with a dead link."""
     pages = tmp_path / "docs"
     pages.mkdir()
@@ -69,7 +69,7 @@ def workflow() -> dict[str, Any]:
     return yaml.safe_load(path.read_text("utf-8"))
 
 
-def test_only_the_job_that_publishes_may_ask_for_a_token(workflow: dict[str, Any]) -> None:
+def test_only_the_publish_job_may_request_a_token(workflow: dict[str, Any]) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert "permissions" not in workflow["jobs"]["build"]
     publish = workflow["jobs"]["publish"]
@@ -88,7 +88,7 @@ def test_a_release_is_checked_as_in_ci(workflow: dict[str, Any], check: str) -> 
     assert workflow["jobs"]["publish"]["needs"] == "build"
 
 
-def test_what_is_published_is_what_was_checked(workflow: dict[str, Any]) -> None:
+def test_the_published_files_are_the_checked_files(workflow: dict[str, Any]) -> None:
     """Wrong: the published files are built again, or include the bill of materials."""
     build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
     uploaded = {

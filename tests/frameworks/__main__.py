@@ -59,10 +59,14 @@ def _tests(name: str) -> list[str]:
         if (ROOT / (path := f"tests/{folder}/test_{name}.py")).exists()
     ]
     examples = [
-        f"tests/docs/test_examples.py::test_example_of_a_framework[{example.stem}]"
+        f"tests/docs/test_examples.py::test_a_framework_example_runs[{example.stem}]"
         for example in (ROOT / "examples" / "frameworks").glob(f"{name}_*.py")
     ]
-    return [*own, *examples, f"tests/frameworks/test_conversations.py::test_a_conversation[{name}]"]
+    return [
+        *own,
+        *examples,
+        f"tests/frameworks/test_conversations.py::test_a_scripted_conversation_succeeds[{name}]",
+    ]
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from agent_memory.integrations.agent_framework import (
 )
 
 
-def test_a_history_comes_back_as_it_was(memory: AgentMemory) -> None:
+def test_a_history_is_returned_unchanged(memory: AgentMemory) -> None:
     """Wrong: a message is changed, or assigned to another session or user."""
     call = Content.from_function_call("c", "weather", arguments={"city": "Rome"})
     messages = [
@@ -41,7 +41,7 @@ def test_a_history_comes_back_as_it_was(memory: AgentMemory) -> None:
     asyncio.run(talk())
 
 
-def test_a_run_is_told_what_is_known_of_its_user(memory: AgentMemory) -> None:
+def test_a_run_receives_the_memory_of_its_user(memory: AgentMemory) -> None:
     """Wrong: a run gets another user's memory, fails while the memory is down, or is not stored."""
 
     async def told(user: str, text: str, answer: str = "") -> str:
@@ -98,7 +98,7 @@ def test_a_call_that_a_person_approves_is_in_the_context(memory: AgentMemory) ->
     assert [one.to_dict() for one in asyncio.run(talk())] == [one.to_dict() for one in chat]
 
 
-def test_a_chat_message_comes_back_from_the_format() -> None:
+def test_a_chat_message_survives_a_format_round_trip() -> None:
     """Wrong: the chat for other formats lacks calls and their results."""
     function = {"name": "weather", "arguments": '{"city": "Rome"}'}
     calls: Any = [{"id": "c", "type": "function", "function": function}]

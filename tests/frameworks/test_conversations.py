@@ -40,7 +40,7 @@ def hold(name: str, provider: Provider, folder: Path, first: int, end: int) -> l
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_a_conversation(name: str, tmp_path: Path) -> None:
+def test_a_scripted_conversation_succeeds(name: str, tmp_path: Path) -> None:
     """Wrong: a request is refused, a turn is lost or stored twice, recalls are stored, or a session
     does not recall the other."""
     with Provider(TURNS, WINDOWS.get(name, WINDOW)) as provider:

@@ -32,7 +32,7 @@ def found(storage: AgentMemoryStorage, *args: Any, **kwargs: Any) -> list[str]:
     return [one.id for one, _ in storage.search(*args, **kwargs)]
 
 
-def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
+def test_records_are_returned_unchanged(memory: AgentMemory) -> None:
     """Wrong: a field, a time or an embedding is lost, or an update leaves two records."""
     storage = AgentMemoryStorage(memory, user_id="ana")
     assert isinstance(storage, StorageBackend)
@@ -68,7 +68,7 @@ def test_records_come_back_as_they_were(memory: AgentMemory) -> None:
     assert found(storage, NORTHEAST) == []
 
 
-def test_scopes_and_conditions(memory: AgentMemory) -> None:
+def test_searches_filter_records_by_scope_and_conditions(memory: AgentMemory) -> None:
     """Wrong: "/crew" includes "/crewmates", or records that miss a condition hide others."""
     storage = AgentMemoryStorage(memory)
     day = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,7 +95,7 @@ def test_scopes_and_conditions(memory: AgentMemory) -> None:
     assert found(storage, EAST) == ["top", "two"]
 
 
-def test_embeddings_of_another_length(memory: AgentMemory) -> None:
+def test_embeddings_of_another_length_are_rejected(memory: AgentMemory) -> None:
     """Wrong: vectors of two models are mixed, part of a save is stored, a reset does not help, or a
     vector of zeros is refused."""
     storage = AgentMemoryStorage(memory)
@@ -117,7 +117,7 @@ def test_embeddings_of_another_length(memory: AgentMemory) -> None:
     assert found(storage, [1.0]) == ["b"]
 
 
-def test_crewais_memory_over_it(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crewai_uses_the_storage(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: CrewAI's `Memory` fails, a copied crew has another database, or async calls differ."""
     monkeypatch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("CREWAI_TRACING_ENABLED", "false")

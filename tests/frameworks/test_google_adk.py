@@ -22,7 +22,7 @@ def event(text: str, at: float, author: str = "user", **state: Any) -> Event:
     return Event(author=author, content=content, timestamp=at, actions=actions)
 
 
-def test_sessions_and_states_are_kept(memory: AgentMemory) -> None:
+def test_sessions_and_states_are_stored(memory: AgentMemory) -> None:
     """Wrong: an event or a state is lost, stored twice, or another session's."""
 
     async def talk() -> None:
@@ -57,7 +57,7 @@ def test_sessions_and_states_are_kept(memory: AgentMemory) -> None:
     asyncio.run(talk())
 
 
-def test_what_a_session_said_is_found_in_another(memory: AgentMemory) -> None:
+def test_messages_of_one_session_are_found_in_another(memory: AgentMemory) -> None:
     """Wrong: a message is found by another user, twice or after it was deleted, or a message
     to which an agent is answering is found as a memory."""
 
@@ -86,7 +86,7 @@ def test_what_a_session_said_is_found_in_another(memory: AgentMemory) -> None:
     asyncio.run(talk())
 
 
-def test_a_chat_message_comes_back_from_the_format() -> None:
+def test_a_chat_message_survives_a_format_round_trip() -> None:
     """Wrong: the chat for other formats lacks calls and their results."""
     call = {"id": "c", "name": "weather", "args": {"city": "Rome"}}
     thought = {"text": "Hm.", "thought": True}

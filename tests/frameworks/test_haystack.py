@@ -65,7 +65,7 @@ def ask(agent: Agent, text: str | list[ChatMessage], session: str = "monday", **
     return agent.run(messages=messages, hook_context={"session_id": session, **more})
 
 
-def test_messages_are_stored_as_they_are(memory: AgentMemory) -> None:
+def test_messages_are_stored_without_changes(memory: AgentMemory) -> None:
     """Wrong: reasoning, a signature, a picture or a result is lost, or the prompt is stored."""
     model = Scripted(ASKS, ChatMessage.from_assistant("Sunny.", meta={"model": "m"}))
     shown = ChatMessage.from_user(content_parts=["How is Rome?", PNG])
@@ -86,7 +86,7 @@ def test_messages_are_stored_as_they_are(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "user"])
-def test_another_chat_is_recalled_and_results_sent_again(memory: AgentMemory, role: Any) -> None:
+def test_another_chat_is_recalled_and_results_are_resent(memory: AgentMemory, role: Any) -> None:
     """Wrong: another chat is not recalled, or a message or a recall is stored again."""
     memory = AgentMemory(store=memory.config.store, recall_timeout=60, memory_role=role)
     model = Scripted("Noted.", ASKS, "Mia.", "You asked that.", "Twice.")
@@ -120,7 +120,7 @@ def test_a_chat_stays_within_the_budget() -> None:
         assert len(small.history("monday")) == 24
 
 
-def test_users_are_apart(memory: AgentMemory) -> None:
+def test_users_are_isolated(memory: AgentMemory) -> None:
     """Wrong: a user sees another's chat, or a run without a session is stored."""
     model = Scripted("Noted.", "I don't know.")
     agent = agent_of(memory, model, lambda context: context["user_id"])
@@ -136,7 +136,7 @@ def test_users_are_apart(memory: AgentMemory) -> None:
     assert len(memory.history("monday")) == 2
 
 
-def test_other_hooks_change_messages(memory: AgentMemory) -> None:
+def test_messages_changed_by_other_hooks_are_not_stored_again(memory: AgentMemory) -> None:
     """Wrong: a shortened message is stored again, or a continued run has no context."""
 
     @hook
@@ -168,7 +168,7 @@ def test_other_hooks_change_messages(memory: AgentMemory) -> None:
     assert state.data["messages"] == []
 
 
-def test_a_chat_message_comes_back_from_the_format() -> None:
+def test_a_chat_message_survives_a_format_round_trip() -> None:
     """Wrong: a call, a picture or a file of another framework's message does not reach Haystack."""
     url = "data:image/png;base64,iVBORw0KGgo="
     function = {"name": "weather", "arguments": '{"city": "Rome"}'}

@@ -52,7 +52,7 @@ def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
     assert [one.session_id for one in memory.sessions(user_id="telegram:7")] == ["telegram:7/s3"]
 
 
-def test_nothing_is_compressed_that_is_not_durable(memory: AgentMemory, tmp_path: Path) -> None:
+def test_only_stored_messages_are_compressed(memory: AgentMemory, tmp_path: Path) -> None:
     """Wrong: a compression drops messages that are not stored, doubles them, or hides a failure."""
     manager = managed(memory, "s1")
     (provider,) = manager.providers
@@ -79,7 +79,7 @@ def test_nothing_is_compressed_that_is_not_durable(memory: AgentMemory, tmp_path
         provider.on_pre_compress(said("More.", "Yes?"))
 
 
-def test_undone_turns_and_runs_of_others(memory: AgentMemory) -> None:
+def test_undone_turns_are_not_restored_and_jobs_have_no_user(memory: AgentMemory) -> None:
     """Wrong: after /undo the transcript is stored again, or a scheduled job as the user's."""
     manager = managed(memory, "s1")
     talk = said("One?", "Yes.", "Two?", "No.")
@@ -95,7 +95,7 @@ def test_undone_turns_and_runs_of_others(memory: AgentMemory) -> None:
     assert (head.end, head.user_id) == (2, None)
 
 
-def test_hermes_finds_it_in_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hermes_loads_a_provider_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the documented lines load no provider, or use another database."""
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     monkeypatch.delenv("AGENT_MEMORY_STORE", raising=False)

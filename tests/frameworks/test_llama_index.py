@@ -21,7 +21,7 @@ def said(*texts: str) -> list[ChatMessage]:
     return [ChatMessage(text, role="user") for text in texts]
 
 
-def test_a_chat_store_keeps_lists(memory: AgentMemory) -> None:
+def test_a_chat_store_stores_a_list_for_each_key(memory: AgentMemory) -> None:
     """Wrong: a message is changed, an index is off by one, or another key's list is lost."""
     store = AgentMemoryChatStore(memory, prefix="li/")
     image = ChatMessage(blocks=[TextBlock(text="look"), ImageBlock(image=b"\x89PNG")])
@@ -45,7 +45,7 @@ def test_a_chat_store_keeps_lists(memory: AgentMemory) -> None:
     assert store.get_keys() == ["b"]
 
 
-def test_a_memory_gives_the_context(memory: AgentMemory) -> None:
+def test_a_memory_returns_the_context(memory: AgentMemory) -> None:
     """Wrong: another chat is not recalled, the question is sent twice, or a copy has no memory."""
     monday = AgentMemoryMemory.from_defaults(memory=memory, session_id="monday", user_id="ana")
     monday.put_messages(said("My cat is called Mia."))
@@ -86,7 +86,7 @@ def test_a_block_recalls_in_llama_indexs_own_memory(memory: AgentMemory) -> None
     assert "Mia" not in asyncio.run(talk("ben"))
 
 
-def test_a_chat_message_comes_back_from_the_format() -> None:
+def test_a_chat_message_survives_a_format_round_trip() -> None:
     """Wrong: the chat for other formats lacks calls and their results."""
     function = {"name": "weather", "arguments": '{"city": "Rome"}'}
     calls: Any = [{"id": "c", "type": "function", "function": function}]

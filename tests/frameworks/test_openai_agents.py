@@ -14,7 +14,7 @@ from agent_memory.integrations.openai_agents import AgentMemorySession
 COMPACTION = {"type": "compaction", "id": "c_1", "encrypted_content": "sealed"}
 
 
-def test_items_come_back_as_they_were(memory: AgentMemory) -> None:
+def test_items_are_returned_unchanged(memory: AgentMemory) -> None:
     """Wrong: an item is changed, skipped, deduplicated or refused."""
     items: list[Any] = [
         {"role": "user", "content": "hi"},
@@ -56,7 +56,7 @@ def test_items_come_back_as_they_were(memory: AgentMemory) -> None:
     asyncio.run(talk())
 
 
-def test_a_run_is_sent_what_the_memory_knows(memory: AgentMemory) -> None:
+def test_a_run_receives_recalls_of_another_session(memory: AgentMemory) -> None:
     """Wrong: another chat is not recalled, the question is sent twice, or the recall is stored."""
 
     async def talk() -> None:
@@ -108,7 +108,7 @@ def test_a_run_stores_only_its_own_items() -> None:
         asyncio.run(talk(memory))
 
 
-def test_a_write_ends_though_its_caller_is_cancelled(memory: AgentMemory) -> None:
+def test_a_write_completes_although_its_caller_is_cancelled(memory: AgentMemory) -> None:
     """Wrong: half of a turn is stored, or the caller does not learn that it was cancelled."""
 
     async def talk() -> int:

@@ -113,7 +113,7 @@ def test_another_chat_is_recalled(memory: AgentMemory, role: Any, reset: bool) -
             agent_of(other, stranger, "monday", "ben").run(QUESTION)
 
 
-def test_a_code_agent_continues(memory: AgentMemory) -> None:
+def test_a_code_agent_continues_the_session(memory: AgentMemory) -> None:
     """Wrong: code is lost, or its answer is not the assistant's message."""
     code = "Thought: I add.\n<code>\nfinal_answer(2 + 3)\n</code>"
     model = Scripted(code, "Thought: I wait.\n<code>\nprint('ok')\n</code>", "I gave up.")
@@ -131,7 +131,7 @@ def test_a_code_agent_continues(memory: AgentMemory) -> None:
     assert model.requests[1].index(code) < model.requests[1].index("New task:\nAnd now?")
 
 
-def test_a_full_result_and_a_plan(memory: AgentMemory) -> None:
+def test_a_full_result_has_token_counts_and_a_plan_has_the_chat(memory: AgentMemory) -> None:
     """Wrong: a full result has no token counts, a plan lacks the chat, or odd text ends a run."""
     model = Scripted(final("Noted \ud83d."), "My plan.", final("Mia."))
     model_of_tokens = model.generate
@@ -165,7 +165,7 @@ def test_a_chat_stays_within_the_budget() -> None:
         assert len(memory.history("monday")) == 24
 
 
-def test_steps_of_ones_own(memory: AgentMemory) -> None:
+def test_steps_assigned_by_the_caller_are_stored(memory: AgentMemory) -> None:
     """Wrong: a picture is lost, a blank task is refused, or assigned steps are not stored."""
     agent = agent_of(memory, Scripted(final("Yes?")))
     picture = Image.new("RGB", (2, 2))
@@ -183,7 +183,7 @@ def test_steps_of_ones_own(memory: AgentMemory) -> None:
     assert len(chat_of(memory)) == 3
 
 
-def test_a_chat_message_comes_back_from_the_format() -> None:
+def test_a_chat_message_survives_a_format_round_trip() -> None:
     """Wrong: another framework's message does not reach smolagents."""
     function = {"name": "weather", "arguments": '{"city": "Rome"}'}
     calls = [{"id": "c", "type": "function", "function": function}]

@@ -30,7 +30,7 @@ def begun(memory: AgentMemory, user_id: str = "ana") -> AgentMemorySessionReposi
     return kept
 
 
-def test_messages_come_back_as_they_were(memory: AgentMemory) -> None:
+def test_messages_are_returned_unchanged(memory: AgentMemory) -> None:
     """Wrong: bytes, calls or redactions are lost, a retry is stored, or a number is reused."""
     kept = begun(memory)
     use = {"toolUse": {"toolUseId": "t", "name": "weather", "input": {"city": "Rome"}}}
@@ -59,7 +59,7 @@ def test_messages_come_back_as_they_were(memory: AgentMemory) -> None:
     assert chat[1]["tool_calls"][0]["function"]["arguments"] == '{"city": "Rome"}'
 
 
-def test_a_session_goes_whole(memory: AgentMemory) -> None:
+def test_a_session_is_deleted_completely(memory: AgentMemory) -> None:
     """Wrong: messages outlive their session, or another agent's are deleted."""
     kept = begun(memory)
     kept.create_message("s", "a", said(0, {"text": "hi"}))
@@ -74,7 +74,7 @@ def test_a_session_goes_whole(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_a_chat_message_comes_back_from_the_format(role: str) -> None:
+def test_a_chat_message_survives_a_format_round_trip(role: str) -> None:
     """Wrong: another framework's message does not reach Strands."""
     view = {"role": role, "content": "hello"}
     (raw,) = from_chat(view)

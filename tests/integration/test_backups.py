@@ -52,7 +52,7 @@ def _say(memory: AgentMemory, content: str) -> int:
     return memory.update("s-1", {"role": "user", "content": content}).end
 
 
-def test_there_and_back(memory: AgentMemory) -> None:
+def test_a_restore_reproduces_the_original_data(memory: AgentMemory) -> None:
     """Wrong: a restore loses messages, a namespace or notes, or keeps messages newer than the
     backup, or fails for a new store. Or others can read the backup, or it needs a second file."""
     _say(memory, "just now")
@@ -76,7 +76,7 @@ def test_there_and_back(memory: AgentMemory) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="open files can't be replaced there")
-def test_a_process_that_has_the_store_open_is_told(memory: AgentMemory) -> None:
+def test_a_process_with_the_replaced_store_open_gets_an_error(memory: AgentMemory) -> None:
     """Wrong: a process that had the store open writes to the old file or the restored one."""
     back_up(STORE, Path("b.db"))
     _say(memory, "after it")
@@ -92,7 +92,7 @@ def test_a_process_that_has_the_store_open_is_told(memory: AgentMemory) -> None:
     assert _said() == ["of default", "anew"]
 
 
-def test_a_restore_asks_first() -> None:
+def test_a_restore_requires_confirmation() -> None:
     """Wrong: a restore replaces a store without a confirmation."""
     assert _run("backup", "b.db").exit_code == 0
     with _opened() as memory:
@@ -105,7 +105,7 @@ def test_a_restore_asks_first() -> None:
     assert _said() == ["of default"]
 
 
-def test_a_backup_is_of_one_moment(memory: AgentMemory) -> None:
+def test_a_backup_during_writes_is_consistent(memory: AgentMemory) -> None:
     """Wrong: a backup taken during writes is inconsistent, or blocks them."""
     stop, ends = threading.Event(), [1]
 
@@ -133,7 +133,7 @@ def _damage(path: str) -> None:
         file.write(b"\xff" * 4096 * 3)
 
 
-def test_what_went_wrong_is_one_line() -> None:
+def test_a_failed_command_prints_one_error_line() -> None:
     """Wrong: an impossible restore prints a traceback, exits with 0, or changes a file."""
     assert _run("backup", "b.db").exit_code == 0
     sqlite3.connect("c.db").execute("CREATE TABLE other (x)").connection.close()
@@ -160,7 +160,7 @@ def test_what_went_wrong_is_one_line() -> None:
         assert sorted(os.listdir()) == before
 
 
-def test_only_files_are_backed_up() -> None:
+def test_a_backup_requires_a_store_in_an_sqlite_file() -> None:
     """Wrong: the command accepts a store that is not an SQLite file, or creates a file for it."""
     for url in ("memory://", "redis://localhost:1/0", "postgresql://ada:secret@localhost/x"):
         for arguments in (["backup", "b.db"], ["restore", "a.db", "--yes"]):
@@ -222,7 +222,7 @@ def test_a_store_that_is_being_read_is_not_replaced(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such modes there")
-def test_a_restored_store_is_read_by_whom_it_was_before() -> None:
+def test_a_restore_preserves_the_file_mode_and_links() -> None:
     """Wrong: a restore changes the mode of the file, or replaces a link to it."""
     back_up(STORE, Path("b.db"))
     os.chmod("a.db", 0o660)

@@ -72,7 +72,7 @@ def _is_acknowledged(store: SQLStore) -> bool:
     return True
 
 
-def test_restores_killed_at_many_steps(tmp_path: Path) -> None:
+def test_a_killed_restore_loses_neither_store_nor_backup(tmp_path: Path) -> None:
     """Wrong: an interrupted restore loses store and backup, mixes them, or lets a service append to
     a file that is no longer the store."""
     for fatal in range(1, 100, 3):
@@ -101,7 +101,7 @@ def test_restores_killed_at_many_steps(tmp_path: Path) -> None:
     raise AssertionError("it never came to its end")
 
 
-def test_backups_killed_at_every_step(tmp_path: Path) -> None:
+def test_a_killed_backup_does_not_damage_the_previous_one(tmp_path: Path) -> None:
     """Wrong: an interrupted backup replaces the last whole one, or its temporary files stay."""
     path, backup = tmp_path / "a.db", tmp_path / "b.db"
     command = ["backup", str(backup), "--store", f"sqlite:///{path}"]

@@ -38,7 +38,7 @@ def cells(folder: Path) -> list[dict[str, Any]]:
     return json.loads((folder / "results.json").read_text())["cells"]
 
 
-def test_nothing_is_lost(cells: list[dict[str, Any]]) -> None:
+def test_the_speed_benchmark_loses_no_message(cells: list[dict[str, Any]]) -> None:
     """Wrong: the benchmark loses an acknowledged message, or reads it twice or out of order."""
     crowds = [cell for cell in cells if cell["work"] == "sessions" and cell["contender"] in OURS]
     assert {cell["variant"] for cell in crowds} == {"8 threads", "8 tasks"}
@@ -51,7 +51,7 @@ def test_nothing_is_lost(cells: list[dict[str, Any]]) -> None:
     assert [sample["lost"] for cell in quiet for sample in cell["samples"]] == [0, 0]
 
 
-def test_growth(tmp_path: Path) -> None:
+def test_the_growth_benchmark_reports_all_figures(tmp_path: Path) -> None:
     """Wrong: the command fails, or numbers are missing in its result."""
     out = tmp_path / "out.json"
     options = ["--messages", "31", "--users", "3", "--questions", "4", "--processes", "1"]
@@ -69,7 +69,7 @@ def test_growth(tmp_path: Path) -> None:
     assert stage["disk"] > 0
 
 
-def test_a_soak() -> None:
+def test_the_soak_benchmark_runs_and_makes_calls() -> None:
     """Wrong: the command ends with an error, or makes no calls."""
     few = ["--minutes", "0.1", "--every", "1", "--users", "2", "--workers", "1"]
     command = [sys.executable, "-m", "benchmarks", "durability", "soak", *few]
@@ -115,7 +115,7 @@ def data(tmp_path: Path) -> Path:
     return file
 
 
-def test_it_runs(data: Path, tmp_path: Path) -> None:
+def test_the_recall_benchmark_uses_settings_and_reports_metrics(data: Path, tmp_path: Path) -> None:
     """Wrong: the command fails, ignores a setting, or reports wrong figures."""
     out = tmp_path / "out.json"
     options = ["--data", str(data), "--out", str(out), "--set", 'roles=["user"]']
@@ -154,7 +154,7 @@ def answer(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("data", [LOCOMO, LONGMEMEVAL], ids=["locomo", "longmemeval"])
-def test_it_asks_once_and_repeats_without_a_model(tmp_path: Path, data: list[Any]) -> None:
+def test_the_answer_benchmark_repeats_without_a_model(tmp_path: Path, data: list[Any]) -> None:
     """Wrong: answers of two systems are mixed up, or a repeated run calls the model again."""
     file, out = tmp_path / "data.json", tmp_path / "out.json"
     file.write_text(json.dumps(data))

@@ -55,7 +55,7 @@ def test_facts_carry_category_source_and_quote() -> None:
         ({"fax": None, "shop": False, "rooms": []}, "fax: none; shop: no; rooms: none"),
     ],
 )  # fmt: skip
-def test_static_facts_are_said_as_people_would(fact: Any, said: str) -> None:
+def test_static_facts_are_shown_as_plain_text(fact: Any, said: str) -> None:
     """Wrong: the model reads braces and quotes, or part of a static fact is lost."""
     with AgentMemory(store="memory://", blocks=[StaticMemory(facts=[fact])]) as memory:
         (shown,) = memory.get("s", user_id="anyone").static_facts
@@ -63,7 +63,7 @@ def test_static_facts_are_said_as_people_would(fact: Any, said: str) -> None:
     assert not isinstance(fact, dict) or fact.get("id", shown.id) == shown.id
 
 
-def test_a_dict_of_static_facts_has_one_for_each_key() -> None:
+def test_a_dict_of_static_facts_becomes_one_fact_per_key() -> None:
     """Wrong: a dict of static facts becomes one fact, or a value that is no JSON is accepted."""
     facts = {"office": "Berlin", "leave": {"days": 25, "sick_days": 10}}
     with AgentMemory("memory://", blocks=[StaticMemory(facts=facts)]) as memory:
@@ -91,7 +91,7 @@ class PlainNotes:
         self.notes = {key: text for key, text in self.notes.items() if key[0] != scope.session_id}
 
 
-def test_an_object_with_the_methods_is_a_block_and_none_without() -> None:
+def test_an_object_is_a_block_only_with_all_methods() -> None:
     """Wrong: a block has to subclass `Block`, or a subclass may lack a method."""
     with AgentMemory(store="memory://", blocks=[PlainNotes()]) as memory:
         memory.update("s", {"role": "user", "content": "My bike is red."}, user_id="a")
@@ -141,7 +141,7 @@ def test_warnings_name_no_folders(tmp_path: Path) -> None:
                 assert str(tmp_path) not in told
 
 
-def test_a_block_without_a_model_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_block_that_lacks_its_model_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: no warning says that a block without a model finds no facts, or it is repeated."""
     with AgentMemory(store="memory://", blocks=[ExtractiveMemory()]) as memory:
         assert "'extractive' absorbs nothing" in caplog.text
@@ -177,7 +177,7 @@ def proxied(store: Store, *without: str) -> Store:
 
 
 @pytest.mark.parametrize("address", ["memory://", "sqlite:///{}/m.db"])
-def test_a_store_behind_a_proxy(address: str, tmp_path: Path) -> None:
+def test_a_proxied_store_is_accepted(address: str, tmp_path: Path) -> None:
     """Wrong: a store wrapped in a proxy that counts or logs calls is refused."""
     store = open_store(address.format(tmp_path), "default", "process")
     with AgentMemory(store=proxied(store), system_store=proxied(MemoryStore())) as memory:
@@ -186,7 +186,7 @@ def test_a_store_behind_a_proxy(address: str, tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_no_store_is_refused() -> None:
+def test_an_object_that_is_not_a_store_is_refused() -> None:
     """Wrong: an object that lacks a store's method is accepted, and fails at the first call."""
     with pytest.raises(InvalidSetting) as caught:
         AgentMemoryConfig(store=proxied(MemoryStore(), "rewrite"))
@@ -211,7 +211,7 @@ class Diary:
         self.told.clear()
 
 
-def test_a_block_behind_a_proxy() -> None:
+def test_a_proxied_block_is_accepted() -> None:
     """Wrong: an object whose methods are proxied is not accepted as a block."""
     blocks: Any = [Proxy(Diary())]
     flush = FlushToLTM(blocks=blocks, absorb="every_update")
@@ -223,7 +223,7 @@ def test_a_block_behind_a_proxy() -> None:
 HELLO = {"role": "user", "content": "I like tea."}
 
 
-def test_nothing_is_remembered(tmp_path: Path) -> None:
+def test_a_null_memory_stores_nothing(tmp_path: Path) -> None:
     """Wrong: a message, a note or a value comes back, or a file is made."""
     url = f"sqlite:///{tmp_path}/memory.db"
     config = AgentMemoryConfig(store=url, blocks=[VectorMemory(), WorkingMemory()], max_tokens=900)
@@ -250,7 +250,7 @@ def test_nothing_is_remembered(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_memory_refuses_is_refused_and_the_model_asked() -> None:
+def test_a_null_memory_validates_input_and_calls_the_model() -> None:
     """Wrong: a call that succeeds with memory switched off fails when it is switched on."""
     with NullMemory() as memory:
         with pytest.raises(InvalidMessage):

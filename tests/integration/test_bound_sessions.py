@@ -103,7 +103,7 @@ WANTED: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("call", calls_of(User))
-def test_an_owner_is_asked_again_with_each_call(memory: AgentMemory, call: str) -> None:
+def test_an_owner_handle_checks_the_session_on_each_call(memory: AgentMemory, call: str) -> None:
     """Wrong: a handle from before the session was Ana's reads Ana's memory."""
     memory.update("t", [{"role": "user", "content": "Hello."}])
     of_eve = memory.session("t", "eve").owner()
@@ -112,7 +112,7 @@ def test_an_owner_is_asked_again_with_each_call(memory: AgentMemory, call: str) 
         getattr(of_eve, call)(*WANTED.get(call, []))
 
 
-def test_a_turn_of_another_session(memory: AgentMemory) -> None:
+def test_a_session_refuses_a_turn_of_another_session(memory: AgentMemory) -> None:
     """Wrong: a bound session stores a turn that was begun in another session."""
     turn = memory.before_turn("s", "And my dog?", user_id="ana")
     for session in (memory.session("t", "ana"), memory.session("t")):

@@ -53,7 +53,7 @@ def opened(*meets: Callable[[], object], **fields: Any) -> AgentMemory:
     return AgentMemory(store="memory://", blocks=blocks, **fields)
 
 
-def test_what_calls_cost(started: list[threading.Thread]) -> None:
+def test_calls_reuse_idle_threads(started: list[threading.Thread]) -> None:
     """Wrong: each `get` or batch starts threads for its blocks, or one for the session's lease."""
     all_at_once = threading.Barrier(3).wait
     with opened(all_at_once, all_at_once, all_at_once, recall_timeout=SECONDS) as memory:
@@ -68,7 +68,7 @@ def test_what_calls_cost(started: list[threading.Thread]) -> None:
             assert len(started) <= 7
 
 
-def test_a_block_that_hangs_keeps_no_other_waiting() -> None:
+def test_a_block_that_hangs_does_not_delay_other_blocks() -> None:
     """Wrong: a block that hangs delays the others, in `get` or in `flush`."""
     gate, others = threading.Event(), threading.Semaphore(0)
     meets = (gate.wait, others.release, others.release)
@@ -89,7 +89,7 @@ def test_a_block_that_hangs_keeps_no_other_waiting() -> None:
         assert [done.error for done in flush.result(SECONDS)] == [None] * 3
 
 
-def test_a_store_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_hangs_does_not_delay_other_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: leases expire because another store does not answer, or work ends before a pending
     renewal, which then takes the released lease again."""
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.01)

@@ -25,7 +25,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_nobody_reads_another_users_words(tmp_path: Path) -> None:
+def test_no_call_returns_another_users_words(tmp_path: Path) -> None:
     """Wrong: a call, log, request or file contains words of another user or of a deleted one."""
     done = 0
 
@@ -81,7 +81,7 @@ class Gossip(Silent):
 
 
 @pytest.mark.parametrize("way", ["text", "metadata", "error", "log"])
-def test_a_planted_leak_is_seen(way: str) -> None:
+def test_the_run_detects_a_planted_leak(way: str) -> None:
     """Wrong: the run does not find a leak."""
     plan = Plan("memory://", "n", calls=150, users=3, threads=1, seed=2)
     report = run_crowd(plan, lambda count: None, [Gossip(way=way, heard=[])])

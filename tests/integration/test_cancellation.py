@@ -130,7 +130,7 @@ def whole(store: MemoryStore, count: int) -> bool:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CALLS)
-def test_cancelled_at_each_step(name: str, way: str) -> None:
+def test_a_call_cancelled_at_any_step_takes_full_effect_or_none(name: str, way: str) -> None:
     """Wrong: a cancelled call stores a part, keeps its lease, or delays an asyncio caller."""
 
     async def main() -> None:
@@ -156,7 +156,7 @@ def test_cancelled_at_each_step(name: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_cancelled_before_it_began(way: str) -> None:
+def test_a_call_cancelled_before_it_starts_has_no_effect(way: str) -> None:
     """Wrong: a call that is cancelled while it waits for a thread still runs."""
 
     async def main() -> None:
@@ -183,7 +183,7 @@ def test_cancelled_before_it_began(way: str) -> None:
     at(way, main)
 
 
-def test_closing_waits_for_what_goes_on_without_its_caller() -> None:
+def test_close_waits_for_cancelled_calls() -> None:
     """Wrong: `close` does not wait for a cancelled call, which then cannot release its lease."""
 
     async def main() -> None:
@@ -204,7 +204,7 @@ def test_closing_waits_for_what_goes_on_without_its_caller() -> None:
 
 
 @pytest.mark.parametrize("way", ["asyncio", "trio"])
-def test_a_cancelled_memory_is_closed(way: str, tmp_path: Path) -> None:
+def test_a_cancellation_within_async_with_closes_the_memory(way: str, tmp_path: Path) -> None:
     """Wrong: leaving `async with` by cancellation does not close the memory."""
 
     async def main() -> None:
@@ -259,7 +259,7 @@ def with_coroutines(**fields: Any) -> tuple[AgentMemory, Coroutines]:
 
 
 @pytest.mark.parametrize("way", ["asyncio", "trio"])
-def test_an_async_block_that_is_cancelled(way: str) -> None:
+def test_a_block_that_cancels_itself_does_not_cancel_its_caller(way: str) -> None:
     """Wrong: a block that cancels itself cancels its caller, so that `update` raises after storing,
     or `get` reports a timeout."""
 
@@ -284,7 +284,7 @@ def test_an_async_block_that_is_cancelled(way: str) -> None:
     at(way, main)
 
 
-def test_an_async_block_that_hangs() -> None:
+def test_an_async_block_that_hangs_times_out() -> None:
     """Wrong: a block that hangs blocks a call for ever, or keeps its lease."""
     memory, block = with_coroutines(recall_timeout=0.5, absorb_timeout=0.5)
     try:
@@ -309,7 +309,7 @@ def test_an_async_block_that_hangs() -> None:
         memory.close()
 
 
-def test_resolving_inside_a_running_loop() -> None:
+def test_resolve_works_inside_a_running_loop() -> None:
     """Wrong: inside a running loop the result or error of a block's coroutine is lost."""
 
     async def give(value: int) -> int:
@@ -332,7 +332,7 @@ def test_resolving_inside_a_running_loop() -> None:
 
 
 @pytest.mark.parametrize("result", [1, 0])
-def test_a_call_given_up_is_undone_however_it_ends(result: int) -> None:
+def test_a_timed_out_call_is_undone_after_success_and_failure(result: int) -> None:
     """Wrong: a timed-out call is not undone if it fails, though it may have written a part."""
     gate, undone = threading.Event(), threading.Event()
     with pytest.raises(TimeoutError, match="'b' took longer"):
@@ -342,7 +342,7 @@ def test_a_call_given_up_is_undone_however_it_ends(result: int) -> None:
     assert undone.wait(30)
 
 
-def test_a_call_in_time_raises_what_it_raises() -> None:
+def test_a_call_within_its_time_limit_raises_its_own_error() -> None:
     """Wrong: a block's own `TimeoutError` counts as the engine's, and the call is undone."""
     late: list[str] = []
 

@@ -38,7 +38,7 @@ def told(memory: AgentMemory, question: str = BABY) -> list[str]:
     return [one.text for one in memory.get("s", question, user_id="ana").recalls]
 
 
-def test_the_model_says_which_static_facts_bear(fake: FakeLLM) -> None:
+def test_the_reranker_selects_relevant_static_facts(fake: FakeLLM) -> None:
     """Wrong: the reranker's choice is ignored, or its invalid numbers break the recall."""
     fake.default = naming("leave|Lunch")
     prompt = "Choose like a human resources officer."
@@ -52,7 +52,7 @@ def test_the_model_says_which_static_facts_bear(fake: FakeLLM) -> None:
         assert memory.stats().usage.calls == asked
 
 
-def test_only_the_first_of_the_ranking_are_shown(fake: FakeLLM) -> None:
+def test_the_reranker_receives_only_the_top_of_the_ranking(fake: FakeLLM) -> None:
     """Wrong: the request to the model lists more facts than `most`."""
     fake.default = naming("Rule")
     many = [f"Rule {i} is about this and that." for i in range(100)]
@@ -62,7 +62,7 @@ def test_only_the_first_of_the_ranking_are_shown(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("how", ["down", "slow", "nonsense", "spent"])
-def test_the_ranking_stands_where_the_model_gives_no_answer(
+def test_the_local_ranking_is_used_if_the_reranker_fails(
     fake: FakeLLM, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: without an answer of the model, facts of the local ranking are lost."""
@@ -82,7 +82,7 @@ def test_the_ranking_stands_where_the_model_gives_no_answer(
     assert len(why.partition(": ")[2]) > 5
 
 
-def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
+def test_the_reranker_receives_extracted_facts_without_shared_words(fake: FakeLLM) -> None:
     """Wrong: an extracted fact without a word of the question is not offered to the model."""
     fact = {"text": "Is allergic to peanuts.", "message": 1, "quote": "peanuts"}
     find = json.dumps({"facts": [fact]})
@@ -99,7 +99,7 @@ def test_it_chooses_among_what_was_extracted(fake: FakeLLM) -> None:
         assert memory.get("b", "What may I cook tonight?", user_id="ben").extracted_facts == []
 
 
-def test_a_chooser_without_a_model_says_so() -> None:
+def test_a_reranker_without_a_model_causes_a_warning() -> None:
     """Wrong: no warning says that a reranker without a model has no effect."""
     blocks = [StaticMemory(facts=FACTS, choose=FactChooser())]
     with AgentMemory("memory://", blocks=blocks) as memory:

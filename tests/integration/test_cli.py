@@ -98,7 +98,7 @@ def test_every_command_has_help_and_is_documented() -> None:
         assert f"## agent-memory {name}" in page, f"docs/reference does not name {name}"
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_imports_no_heavy_package() -> None:
     """Wrong: a command's module imports a heavy package, so that each command starts slowly."""
     heavy = {"pydantic", "litellm", "sqlalchemy", "numpy", "tiktoken", "qdrant_client"}
     code = f"import sys, agent_memory.cli.entry; print([m for m in {heavy} if m in sys.modules])"
@@ -106,7 +106,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == b"[]"
 
 
-def test_version() -> None:
+def test_the_version_is_that_of_the_package() -> None:
     """Wrong: `--version` prints another version than the package's."""
     from agent_memory import __version__
 
@@ -124,7 +124,7 @@ STRATEGIES: dict[str, Strategy] = {
 
 
 @pytest.mark.parametrize("kind", STRATEGIES)
-def test_demo_prints_what_the_engine_says(kind: str) -> None:
+def test_demo_prints_the_values_that_the_engine_returns(kind: str) -> None:
     """Wrong: the demo prints other numbers or texts than the engine returns."""
     told = run("demo", "--strategy", kind, "--max-tokens", str(BUDGET))
     overflows = 0
@@ -164,7 +164,7 @@ def test_demo_prints_what_the_engine_says(kind: str) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["demo", "import"])
-def test_a_bad_line_is_named(
+def test_an_error_names_the_bad_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, bad: bytes, reason: str
 ) -> None:
     """Wrong: an error about a line has a wrong number, or the lines before it are stored."""
@@ -178,7 +178,7 @@ def test_a_bad_line_is_named(
     assert not Path("agent_memory.db").exists()
 
 
-def test_import_keeps_times_and_notes(tmp_path: Path) -> None:
+def test_import_preserves_times_and_metadata(tmp_path: Path) -> None:
     """Wrong: an import loses times, shows ids to a model, or stores a longer log's lines twice."""
     line = {
         "id": 7, "session_id": "old", "timestamp": "2020-05-06T07:08:09", "role": "user",
@@ -224,7 +224,7 @@ def test_export_and_import_give_the_same_log(tmp_path: Path) -> None:
         assert fields == {**a.message.to_dict(), "created_at": fields["created_at"]}
 
 
-def test_sessions_lists_what_the_heads_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_prints_counts_and_pending_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `sessions` shows wrong counts, hides pending messages, or breaks ids in a pipe."""
     monkeypatch.delenv("COLUMNS")
     uuid = "94b8c2f8-3d64-4f0e-9a77-7e8ad9a4cf43"
@@ -244,7 +244,7 @@ def test_sessions_lists_what_the_heads_say(monkeypatch: pytest.MonkeyPatch) -> N
     assert not re.search(r"^b ", run("sessions", "--user", "ann"), re.MULTILINE)
 
 
-def test_show_prints_the_window_and_with_all_the_log() -> None:
+def test_show_prints_the_window_or_with_the_all_option_the_log() -> None:
     """Wrong: `show` prints messages that left the window, or `--all` omits some."""
     with store(max_tokens=300, overflow=Summarize(max_summary_tokens=60), blocks=[]) as memory:
         memory.update("s", {"role": "system", "content": "Be brief, please."})
@@ -260,7 +260,7 @@ def test_show_prints_the_window_and_with_all_the_log() -> None:
     assert [int(n) for n in re.findall(r"^#(\d+) ", whole, re.MULTILINE)] == list(range(1, 32))
 
 
-def test_search_prints_what_the_engine_finds() -> None:
+def test_search_prints_only_recalls_of_the_user() -> None:
     """Wrong: `search` prints another user's memory, or misses the user's own."""
     with store() as memory:
         memory.update("s", user("My hamster is called Bella."), user_id="ann")
@@ -290,7 +290,7 @@ def test_terminal_steering_characters_are_not_printed() -> None:
     assert "a\ufffd[2Jb [red]c[/red]" in run("show", "s")
 
 
-def test_flush_replay_and_stats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flush_and_replay_absorb_messages_and_report_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `flush` does not absorb or report pending messages, or fails without a model."""
     with store() as memory:
         memory.update("s", talk(4))
@@ -317,7 +317,7 @@ def test_replay_reports_a_block_that_fails(monkeypatch: pytest.MonkeyPatch) -> N
     assert "ModelRequired" in result.stdout
 
 
-def test_delete_asks_first() -> None:
+def test_delete_requires_confirmation() -> None:
     """Wrong: `delete` erases a session without a confirmation, or leaves its records."""
     with store() as memory:
         memory.update("s", talk(2))
@@ -335,13 +335,13 @@ def test_delete_asks_first() -> None:
     "arguments",
     ["sessions", "show s", "search x", "stats", "export s", "flush", "delete s", "replay vector"],
 )
-def test_looking_makes_no_database(arguments: str) -> None:
+def test_commands_that_only_read_create_no_database(arguments: str) -> None:
     """Wrong: a command with a mistyped path creates an empty database there."""
     assert "There is no memory at agent_memory.db" in fails(*arguments.split())
     assert not Path("agent_memory.db").exists()
 
 
-def test_store_comes_from_the_option_then_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_store_option_overrides_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a command writes to another database than the option or the environment names."""
     monkeypatch.setenv("AGENT_MEMORY_STORE", "sqlite:///environment.db")
     write_log(Path("log.jsonl"), *talk(1))
@@ -355,7 +355,7 @@ def test_store_comes_from_the_option_then_the_environment(monkeypatch: pytest.Mo
     assert found == ["environment.db", "file.db", "option.db"]
 
 
-def test_config_schema_and_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_show_and_schema_print_fields_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the schema lacks a field, or `config show` prints a secret."""
     from agent_memory import AgentMemoryConfig
 
@@ -371,7 +371,7 @@ def test_config_schema_and_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [block["kind"] for block in shown["blocks"]] == ["vector"]
 
 
-def test_config_shows_no_key_that_stands_for_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_show_hides_a_key_in_place_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `config show` prints an encryption key that stands where its variable is named."""
     monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "a1:hidden+key=")
     assert "hidden" not in run("config", "show")
@@ -381,7 +381,7 @@ def marks(told: str) -> dict[str, str]:
     return {line.split()[1]: line.split()[0] for line in told.splitlines() if line.strip()}
 
 
-def test_doctor_without_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_no_unconfigured_part_as_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `doctor` creates a database, or reports an unconfigured part as a failure. Or a model
     that litellm does not know passes."""
     told = run("doctor")
@@ -395,7 +395,7 @@ def test_doctor_without_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert marks(run("doctor", ok=False))["model"] == "✗"
 
 
-def test_doctor_and_config_know_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_checks_the_system_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `doctor` does not check the system store, creates it, or its password is shown."""
     monkeypatch.setenv("AGENT_MEMORY_SYSTEM_STORE", "sqlite:///system.db")
     assert marks(run("doctor"))["system"] == "\u2013"
@@ -406,7 +406,7 @@ def test_doctor_and_config_know_the_system_store(monkeypatch: pytest.MonkeyPatch
     assert "hidden" not in told + run("config", "show")
 
 
-def test_doctor_asks_the_model_when_told_to(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_calls_no_model_by_default(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `doctor` calls the model without `--call`, or names no variable for a missing key."""
     with store() as memory:
         memory.update("s", talk(3))
@@ -441,7 +441,7 @@ def test_doctor_finds_vectors_of_another_dimension(fake: FakeLLM) -> None:
     assert marks(run("doctor", "--config", "c.toml", ok=False))["vectors"] == "\u2013"
 
 
-def test_doctor_looks_at_what_blocks_keep() -> None:
+def test_doctor_checks_the_data_of_blocks() -> None:
     """Wrong: `doctor` does not find a broken skill, or creates a store or a folder."""
     folder = '{ kind = "skills", folder = "skills" }'
     blocks = f'blocks = ["working", "notes", "files", "spatial", {folder}]'

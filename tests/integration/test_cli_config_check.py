@@ -49,7 +49,7 @@ def checked(text: str, name: str = "d.toml") -> Result:
     return result
 
 
-def test_nothing_is_wrong() -> None:
+def test_a_valid_file_passes_the_check() -> None:
     """Wrong: the check refuses a good file, omits one of its stores, or opens a store."""
     result = checked(GOOD)
     assert result.exit_code == 0
@@ -62,7 +62,7 @@ def test_nothing_is_wrong() -> None:
     assert len(told.splitlines()) <= 40
 
 
-def test_no_network_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_opens_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the check connects to a server or a model."""
 
     def refused(*args: object) -> None:
@@ -108,7 +108,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_each_mistake_is_said_with_its_place(text: str) -> None:
+def test_each_mistake_is_reported_with_its_place(text: str) -> None:
     """Wrong: a mistake is not reported, or the error names neither its place nor a fix."""
     assert re.search(MISTAKES[text], checked(text).stderr)
 
@@ -142,7 +142,7 @@ def test_all_mistakes_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "text", ['store = "memory://"', 'overflow = "trim"', 'blocks = ["vector", { kind = "notes" }]']
 )
-def test_a_plain_file(text: str) -> None:
+def test_a_file_without_stores_passes_the_check(text: str) -> None:
     """Wrong: a file without stores is refused, or a kind with default settings needs a table."""
     assert checked(text).exit_code == 0
 
@@ -159,7 +159,7 @@ def docs_file() -> str:
     return found[1]
 
 
-def test_the_schema_takes_what_is_good_and_no_other(schema: Any) -> None:
+def test_the_schema_accepts_only_valid_files(schema: Any) -> None:
     """Wrong: the schema refuses a good deployment file, or accepts a misspelt field in a store."""
     import tomllib
 
@@ -173,7 +173,7 @@ def test_the_schema_takes_what_is_good_and_no_other(schema: Any) -> None:
         assert list(validator.iter_errors(bad)), bad
 
 
-def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_deployment_page_shows_the_output_of_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: docs/deployment.md shows another output than its file gives."""
     monkeypatch.setenv("COLUMNS", "110")
     page = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
@@ -196,7 +196,7 @@ def test_the_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None
         ("d.yaml", f"? {{a: {CANARY}}}\n: 3"),
     ],
 )
-def test_a_file_that_cannot_be_read(name: str, text: str) -> None:
+def test_an_unreadable_file_is_reported_without_a_traceback(name: str, text: str) -> None:
     """Wrong: a file that cannot be read ends in a traceback, or the error shows a password."""
     for result in (checked(text, name), invoke(["config", "check", "no.toml"])):
         assert result.exit_code == 1
@@ -249,7 +249,7 @@ def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     variable=st.none()
     | st.tuples(st.sampled_from([*FIELDS, "STORES__A__BLOCKS", "NO"]), st.sampled_from(URLS)),
 )
-def test_nothing_gives_a_traceback_or_a_secret(
+def test_no_file_causes_a_traceback_or_shows_a_secret(
     table: dict[str, Any], stores: Any, variable: tuple[str, str] | None
 ) -> None:
     """Wrong: a file ends the check with a traceback, or the check prints a secret."""
@@ -261,7 +261,7 @@ def test_nothing_gives_a_traceback_or_a_secret(
     assert CANARY not in result.output
 
 
-def test_a_command_takes_one_store_of_a_deployment() -> None:
+def test_a_command_requires_the_name_of_one_of_several_stores() -> None:
     """Wrong: a command picks the first of several stores, or does not list their names."""
     Path("d.toml").write_text(GOOD)
     told = invoke(["stats", "--config", "d.toml"])
@@ -278,7 +278,7 @@ def test_a_command_takes_one_store_of_a_deployment() -> None:
     assert json.loads(shown)["store"] == "sqlite:///support.db"
 
 
-def test_one_store_needs_no_name_and_a_plain_file_none() -> None:
+def test_a_file_with_one_store_requires_no_store_name() -> None:
     """Wrong: a command asks for a store's name although the file has only one."""
     Path("one.toml").write_text('[stores.only]\nstore = "memory://"')
     Path("plain.toml").write_text('store = "memory://"')
@@ -288,7 +288,7 @@ def test_one_store_needs_no_name_and_a_plain_file_none() -> None:
         assert told.exit_code == 0, named
 
 
-def test_doctor_looks_at_every_store() -> None:
+def test_doctor_checks_every_store() -> None:
     """Wrong: `doctor` checks only one store, omits one, or reports a result under another store."""
     Path("d.toml").write_text(GOOD + '[stores.broken]\nstore = "sqlite:///broken.db"')
     Path("broken.db").write_text("This is no database.")
@@ -317,7 +317,7 @@ def told(**fields: Any) -> dict[str, str]:
     return dict(describe(AgentMemoryConfig(**fields)))
 
 
-def test_every_kind_has_words() -> None:
+def test_every_kind_has_a_description() -> None:
     """Wrong: a user's own class makes the check fail."""
     assert described(Own(), None) == "own: a class of your own"
     assert described(Foreign(name="mine"), None) == "foreign: a class of your own (named mine)"
@@ -341,6 +341,6 @@ def test_every_kind_has_words() -> None:
         ("redis://:hunter2@cache", "redis://:***@cache"),
     ],
 )
-def test_a_url_fit_to_be_printed(url: str, fit: str) -> None:
+def test_a_printed_url_contains_no_password(url: str, fit: str) -> None:
     """Wrong: a printed URL contains its password, or lacks its host."""
     assert without_password(url) == fit

@@ -34,7 +34,7 @@ def rows(told: str) -> list[list[str]]:
     return [[part.strip() for part in line.split("  ") if part.strip()] for line in lines]
 
 
-def test_facts_of_now_and_of_then() -> None:
+def test_facts_prints_current_facts_and_those_of_an_earlier_time() -> None:
     """Wrong: `facts` shows superseded facts as current, or not the facts of an earlier time."""
     (now,) = rows(run("facts", "--user", "ana"))
     assert now[1:] == [
@@ -48,7 +48,7 @@ def test_facts_of_now_and_of_then() -> None:
     assert run("facts", "--user", "ana", "--stale").strip() == "No facts."
 
 
-def test_the_audit_tells_every_change() -> None:
+def test_the_audit_lists_every_change() -> None:
     """Wrong: the audit omits a change, or its reason."""
     told = run("audit", "--user", "ana")
     assert [line.split()[2] for line in told.splitlines()[1:]] == ["learned", "learned", "updated"]
@@ -56,7 +56,7 @@ def test_the_audit_tells_every_change() -> None:
     assert "another fact took its place: Lives in Rome." in told
 
 
-def test_forgetting_by_the_beginning_of_an_id() -> None:
+def test_forget_accepts_the_beginning_of_an_id() -> None:
     """Wrong: `forget` removes another fact, or the superseded fact does not hold again."""
     begun = rows(run("facts", "--user", "ana"))[0][0]
     told = run("forget", begun, "--user", "ana", "--why", "asked by mail")
@@ -67,7 +67,7 @@ def test_forgetting_by_the_beginning_of_an_id() -> None:
     assert "There is no such fact." in run("forget", begun, "--user", "ana")
 
 
-def test_forgetting_a_source() -> None:
+def test_forget_removes_only_facts_of_the_source() -> None:
     """Wrong: `forget --source` removes other facts than those from that source."""
     assert "There is no such fact" in run("forget", "--source", "s1:2-9")
     assert "Lives in Paris." in run("forget", "--source", "s1:1-1")

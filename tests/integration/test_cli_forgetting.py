@@ -39,7 +39,7 @@ def kept() -> tuple[list[str], list[str]]:
         return notes, [one.message.text() for one in memory.history("s")]
 
 
-def test_a_report_changes_nothing_until_it_is_told_to() -> None:
+def test_surplus_forgets_only_with_the_option_and_confirmation() -> None:
     """Wrong: `surplus` forgets notes without `--forget`, or after the user said no."""
     before = kept()
     for arguments, given, code in (
@@ -58,7 +58,7 @@ def test_a_report_changes_nothing_until_it_is_told_to() -> None:
     assert "No user is named" in run("surplus", code=1)
 
 
-def test_what_a_search_found_is_forgotten() -> None:
+def test_search_forgets_only_matching_records() -> None:
     """Wrong: `search --forget` ignores a filter, or deletes messages without `--messages`."""
     filters = ["--user", "ana", "--role", "user", "--where", "topic=boats", "--since", "2026-01-01"]
     assert DOCK in run("search", "boat", *filters)

@@ -21,7 +21,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_json(Path("c.json"), chats)
 
 
-def test_it_tells_what_there_is_and_asks() -> None:
+def test_import_shows_counts_and_requires_confirmation() -> None:
     """Wrong: a declined import creates a database, or the question shows no counts."""
     command = ["import", "c.json", "--from", "chatgpt", *STORE]
     done = invoke(command, input="n\n")
@@ -43,7 +43,7 @@ def test_it_tells_what_there_is_and_asks() -> None:
         ]  # fmt: skip
 
 
-def test_what_could_not_be_read_is_listed_and_ends_with_1() -> None:
+def test_an_unreadable_chat_is_listed_and_the_exit_code_is_1() -> None:
     """Wrong: an import that skipped a chat exits with 0, or does not list it."""
     command = ["import", "c.json", "--from", "chatgpt", "--user", "ana", "--yes", *STORE]
     done = invoke(command)
@@ -55,7 +55,7 @@ def test_what_could_not_be_read_is_listed_and_ends_with_1() -> None:
     assert "0 messages imported, in 0 new sessions." in again.stdout
 
 
-def test_a_whole_folder_twice_is_once() -> None:
+def test_a_second_import_of_a_folder_stores_nothing() -> None:
     """Wrong: a second import stores the chats again, or does not say why it stored nothing."""
     for name in ("a", "b"):
         lines = [{"session_id": name, "role": "user", "content": name}]
@@ -84,7 +84,7 @@ def test_a_whole_folder_twice_is_once() -> None:
         ([".", "--from", "claude-code"], "contains no *.jsonl"),
     ],
 )
-def test_what_is_wrong_is_said(arguments: list[str], told: str) -> None:
+def test_wrong_arguments_are_reported(arguments: list[str], told: str) -> None:
     """Wrong: wrong arguments end in a traceback, or exit with 0."""
     done = invoke(["import", *arguments, *STORE])
     assert done.exit_code == 1
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_said(arguments: list[str], told: str) -> None:
     assert done.exception is None or isinstance(done.exception, SystemExit)
 
 
-def test_one_log_can_be_looked_at_before() -> None:
+def test_a_dry_run_stores_nothing() -> None:
     """Wrong: a dry run stores messages, or asks for a confirmation."""
     write_lines(Path("l.jsonl"), [{"role": "user", "content": "hi"}])
     done = invoke(["import", "l.jsonl", "s", "--dry-run", *STORE])
@@ -101,7 +101,7 @@ def test_one_log_can_be_looked_at_before() -> None:
 
 
 @pytest.mark.long
-def test_the_benchmark_runs() -> None:
+def test_the_import_benchmark_runs() -> None:
     """Wrong: the command that measured the numbers of docs/importing.md fails."""
     command = [sys.executable, "-m", "benchmarks", "speed", "importing"]
     command += ["--megabytes", "1", "--most", "4000"]

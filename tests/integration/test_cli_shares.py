@@ -39,7 +39,7 @@ def opened() -> AgentMemory:
     return AgentMemory(store="sqlite:///m.db", overflow=FlushToLTM(blocks=[VectorMemory()]))
 
 
-def test_grant_list_revoke() -> None:
+def test_shares_prints_the_current_grants() -> None:
     """Wrong: `shares` prints other rights than agents have."""
     store = ("--store", "sqlite:///m.db")
     told = run("shares", "grant", "team", "planner", "write", *store)
@@ -65,7 +65,7 @@ def test_grant_list_revoke() -> None:
     assert "agent_id is empty" in run("shares", "revoke", "team", "", *store, code=1)
 
 
-def test_nothing_is_shared() -> None:
+def test_a_store_without_shared_namespaces_is_reported() -> None:
     """Wrong: `list` or `revoke` creates a database, or `list` prints an empty table."""
     assert "no memory" in run("shares", "list", "--store", "sqlite:///none.db", code=1)
     assert "no memory" in run("shares", "revoke", "a", "b", "--store", "sqlite:///none.db", code=1)
@@ -77,7 +77,7 @@ def test_nothing_is_shared() -> None:
     assert "There are no shared namespaces." in run("doctor", "--store", "sqlite:///m.db")
 
 
-def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None:
+def test_doctor_reports_configured_grants_that_are_not_in_force() -> None:
     """Wrong: `doctor` does not report a configured grant that is not in force, or stores it."""
     with opened() as memory:
         memory.share("other").grant("planner")
@@ -97,7 +97,7 @@ def test_doctor_counts_and_names_what_the_configuration_grants_in_vain() -> None
     assert "✓  shares" in told
 
 
-def test_commands_name_shared_sessions_for_people() -> None:
+def test_commands_print_readable_names_of_shared_sessions() -> None:
     """Wrong: a command prints an id's control character, or lists shared sessions as own."""
     with opened() as memory:
         memory.share("team").grant("planner", "write")

@@ -17,7 +17,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             memory.update("s-1", {"role": "user", "content": f"Grüße {n} \u2028"}, user_id="ada")
 
 
-def test_there_and_back() -> None:
+def test_a_restore_reproduces_the_original_data() -> None:
     """Wrong: a restored log differs, or `restore` does not say which blocks must absorb it."""
     done = invoke(["snapshot", "s-1", "--to", "s.jsonl", "--store", "sqlite:///a.db"])
     assert (done.exit_code, done.stdout) == (0, "")
@@ -30,7 +30,7 @@ def test_there_and_back() -> None:
         assert a.history("s-1") == b.history("s-1")
 
 
-def test_through_a_pipe() -> None:
+def test_a_snapshot_can_be_restored_through_a_pipe() -> None:
     """Wrong: `snapshot --to -` prints more than the file, or `restore -` cannot read it."""
     done = invoke(["snapshot", "s-1", "--to", "-", "--store", "sqlite:///a.db"])
     assert done.exit_code == 0
@@ -42,7 +42,7 @@ def test_through_a_pipe() -> None:
         assert [one.message.text() for one in memory.history("s-1")][2] == "Grüße 2 \u2028"
 
 
-def test_what_went_wrong_is_one_line() -> None:
+def test_a_failed_command_prints_one_error_line() -> None:
     """Wrong: an error ends in a traceback, exits with 0, or leaves an empty file."""
     for arguments, told in (
         (["snapshot", "s-2", "--to", "s.jsonl"], "There is no session 's-2'"),
@@ -62,7 +62,7 @@ def test_what_went_wrong_is_one_line() -> None:
     assert not Path("s.jsonl").exists()
 
 
-def test_chat_logs_are_told_from_snapshots() -> None:
+def test_help_distinguishes_chat_logs_from_snapshots() -> None:
     """Wrong: the help of `export` does not mention `snapshot`, or that of `import` `restore`."""
     for name, other in (("export", "snapshot"), ("import", "restore")):
         assert other in invoke([name, "--help"]).stdout

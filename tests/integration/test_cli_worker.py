@@ -103,7 +103,7 @@ def test_doctor_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(Path().iterdir()) == files
 
 
-def test_doctor_tells_what_fails_elsewhere() -> None:
+def test_doctor_reports_failed_absorbs() -> None:
     """Wrong: `doctor` reports no problem although absorbing fails."""
     with AgentMemory(AgentMemoryConfig.from_file("m.toml")) as memory:
         memory.update("s", {"role": "user", "content": "I live in Rome."}, user_id="u")
@@ -123,7 +123,7 @@ def test_doctor_tells_what_fails_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but a text " * 40, b""])
-def test_doctor_says_what_is_no_memory(content: bytes) -> None:
+def test_doctor_reports_a_file_that_contains_no_memory(content: bytes) -> None:
     """Wrong: a file that is no memory ends `doctor` in a traceback, or gets our tables."""
     Path("m.db").write_bytes(content)
     told = ours("doctor", code=1 if content else 0)
@@ -132,7 +132,7 @@ def test_doctor_says_what_is_no_memory(content: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["sessions", "stats", "show s0", "search x --user u", "export s0"])
-def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a command that only reads absorbs messages, and so pays for model calls."""
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW_MODE", "background")
     write()
@@ -141,7 +141,7 @@ def test_looking_absorbs_nothing(name: str, fake: FakeLLM, monkeypatch: pytest.M
     assert fake.requests == []
 
 
-def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_once_exits_with_1_only_on_failure(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `worker --once` exits with 1 for a failure that a retry solved, or without a model,
     or with 0 if a session failed, as in a read-only database."""
     write()
@@ -161,7 +161,7 @@ def test_once_tells_cron_of_failures_only(fake: FakeLLM, monkeypatch: pytest.Mon
     assert "0 messages of 0 sessions absorbed." in ours("worker", "--once", code=1)
 
 
-def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
+def test_a_second_signal_ends_a_worker_immediately(fake: FakeLLM) -> None:
     """Wrong: a worker that waits for a model ignores a second signal."""
     write()
     fake.outage("hang")
@@ -175,7 +175,7 @@ def test_a_second_signal_ends_a_worker_at_once(fake: FakeLLM) -> None:
     assert (worker.returncode, errors) == (-signal.SIGTERM, "")
 
 
-def test_a_worker_that_nobody_reads_stops() -> None:
+def test_a_worker_stops_after_its_output_is_closed() -> None:
     """Wrong: `agent-memory worker | head -1` runs on, or loses its finished work."""
     configure("vector")
     write()
@@ -189,14 +189,14 @@ def test_a_worker_that_nobody_reads_stops() -> None:
     assert lags("vector") == {"s0": 0}
 
 
-def test_a_worker_needs_a_store_to_share() -> None:
+def test_a_worker_requires_an_existing_shared_store() -> None:
     """Wrong: a worker waits for ever on a private store, or creates a missing one."""
     assert "memory:// is private" in run("worker", "--store", "memory://", code=1)
     assert "There is no memory at m.db" in ours("worker", code=1)
     assert not Path("m.db").exists()
 
 
-def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
+def test_an_interrupted_replay_can_be_continued(fake: FakeLLM) -> None:
     """Wrong: an interrupted replay prints a traceback, starts again, or skips sessions."""
     write(sessions=4)
     ours("flush")
@@ -228,7 +228,7 @@ def test_ctrl_c_leaves_a_replay_that_goes_on(fake: FakeLLM) -> None:
     assert "4 of 4 sessions rebuilt" in ours("replay", "extractive")
 
 
-def test_once_does_what_is_due_and_exits() -> None:
+def test_worker_once_absorbs_pending_messages_and_exits() -> None:
     """Wrong: `worker --once` does not end, skips pending messages, or absorbs them again."""
     configure("vector")
     write(sessions=3, messages=5)
@@ -272,7 +272,7 @@ def test_dead_letters_are_listed_and_retried(fake: FakeLLM) -> None:
     ours("doctor")
 
 
-def test_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_embedder_causes_no_silent_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: without the extra "local" nothing is absorbed or found."""
     configure("vector")
     find = importlib.util.find_spec

@@ -97,7 +97,7 @@ def failing(*answers: int) -> Failing:
     return found
 
 
-def test_each_call_of_the_library_asks_or_refuses() -> None:
+def test_the_client_implements_every_call_of_the_library() -> None:
     """Wrong: a call is missing in the client, which then runs the engine without a store."""
     tabled = {one.function_name for one in CALLS if one.subject == "memory"}
     kept = {"session", "user", "share", "values", "open", "replay", "edit", "close", "warm_up"}
@@ -109,7 +109,7 @@ def test_each_call_of_the_library_asks_or_refuses() -> None:
 
 
 @pytest.mark.parametrize("answers", [(0,), (503,), (429, 0, 503)])
-def test_a_write_that_is_made_again_is_stored_once(home: Home, answers: tuple[int, ...]) -> None:
+def test_a_retried_write_is_stored_once(home: Home, answers: tuple[int, ...]) -> None:
     """Wrong: a write is not retried after a lost answer, or its retry is stored twice."""
     memory = home.as_("ana")
     service = failing(*answers)
@@ -122,7 +122,7 @@ def test_a_write_that_is_made_again_is_stored_once(home: Home, answers: tuple[in
     assert [one.message.to_dict() for one in memory.history("s")] == [HI]
 
 
-def test_what_would_be_done_twice_is_not_made_again(home: Home) -> None:
+def test_calls_that_are_not_idempotent_are_not_retried(home: Home) -> None:
     """Wrong: `pop` or a tool call is retried after a lost answer, and takes effect twice."""
     memory = home.as_("ana")
     memory.update("s", [HI, HI, HI])
@@ -138,7 +138,7 @@ def test_what_would_be_done_twice_is_not_made_again(home: Home) -> None:
     assert service.asked == 2
 
 
-def test_it_gives_up(home: Home) -> None:
+def test_the_client_stops_after_its_last_attempt(home: Home) -> None:
     """Wrong: a service that is down is called for ever, or a foreign error is raised."""
     service = failing(503, 503, 503)
     with pytest.raises(StoreUnavailable, match="Not now"):
@@ -149,7 +149,7 @@ def test_it_gives_up(home: Home) -> None:
         home.as_("ana").get("s")
 
 
-def test_the_key_goes_nowhere_else(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_key_is_shown_or_sent_unencrypted(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: the key shows in a repr, an error or a log, or is sent unencrypted."""
     key, _ = home.ring.create("test", ["ana"], ["read", "write"])
     with caplog.at_level(logging.DEBUG), AgentMemory(home.url, api_key=key) as memory:
@@ -177,7 +177,7 @@ def test_the_key_goes_nowhere_else(home: Home, caplog: pytest.LogCaptureFixture)
         AgentMemory(home.url, api_key=key, max_tokens=8000)
 
 
-def test_a_key_is_found_in_the_environment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_the_service_key(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the client sends the model's key to the service."""
     key, _ = home.ring.create("test", ["ana"], ["read", "write"])
     monkeypatch.setenv("AGENT_MEMORY_API_KEY", key)
@@ -196,7 +196,7 @@ def test_a_service_as_a_store_is_refused_with_advice(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("AGENT_MEMORY_STORE", "https://memory.example.com")
 
 
-def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> None:
+def test_the_key_determines_the_user(home: Home, inside: AgentMemory) -> None:
     """Wrong: a key for one user needs a user id, a key for several needs none, or a user reads or
     changes another user's session."""
     ana, ben, both = home.as_("ana"), home.as_("ben"), home.as_("ana", "ben")
@@ -222,7 +222,7 @@ def test_whose_memory_follows_from_the_key(home: Home, inside: AgentMemory) -> N
     assert [one.message.to_dict() for one in inside.history("s")] == [HI]
 
 
-def test_a_bad_budget_is_the_librarys_error(home: Home, inside: AgentMemory) -> None:
+def test_a_bad_budget_raises_the_same_error_over_http(home: Home, inside: AgentMemory) -> None:
     """Wrong: over HTTP an invalid `max_tokens` raises another error, or has another text."""
     memory = home.as_("ana")
     memory.update("s", HI)
@@ -235,7 +235,7 @@ def test_a_bad_budget_is_the_librarys_error(home: Home, inside: AgentMemory) -> 
     assert texts[2] == texts[3]
 
 
-def test_an_empty_user_is_nobodys(home: Home, inside: AgentMemory) -> None:
+def test_an_empty_user_id_is_refused_over_http(home: Home, inside: AgentMemory) -> None:
     """Wrong: over HTTP an empty user id counts as no user. An admin's key then reads another user's
     session, and stores messages without a user."""
     inside.update("s", HI, user_id="ana")
@@ -248,7 +248,7 @@ def test_an_empty_user_is_nobodys(home: Home, inside: AgentMemory) -> None:
     assert inside.history("s") != []
 
 
-def test_a_log_of_many_pages(home: Home) -> None:
+def test_a_history_of_many_pages_is_complete(home: Home) -> None:
     """Wrong: a log of several pages is cut, or `last` returns other messages."""
     memory = home.as_("ana")
     for start in (0, 600):
@@ -264,7 +264,7 @@ def test_a_log_of_many_pages(home: Home) -> None:
     assert memory.edit("s", lambda log: log[-2:]).end == 2
 
 
-def test_an_edit_of_a_log_that_changed_is_made_anew(home: Home, inside: AgentMemory) -> None:
+def test_an_edit_is_repeated_if_the_log_has_changed(home: Home, inside: AgentMemory) -> None:
     """Wrong: an edit overwrites a message that was stored while its function ran."""
     memory = home.as_("ana")
     memory.update("s", [HI, {"role": "assistant", "content": "Noted."}])
@@ -282,7 +282,7 @@ def test_an_edit_of_a_log_that_changed_is_made_anew(home: Home, inside: AgentMem
     assert [one.message.text() for one in memory.history("s")] == ["Noted.", "And?"]
 
 
-def test_what_no_wire_carries_is_refused(home: Home) -> None:
+def test_arguments_that_cannot_be_sent_are_refused(home: Home) -> None:
     """Wrong: the client silently ignores an argument that it cannot send."""
     memory = home.as_("ana")
     for call in (
@@ -301,7 +301,7 @@ def test_what_no_wire_carries_is_refused(home: Home) -> None:
     assert memory.history("s") == []
 
 
-def test_a_session_is_exported_and_comes_back(home: Home, tmp_path: Path) -> None:
+def test_an_exported_session_can_be_restored(home: Home, tmp_path: Path) -> None:
     """Wrong: a snapshot that a client exported cannot be restored."""
     memory = home.as_("ana")
     memory.update("s", HI)
@@ -318,7 +318,7 @@ async def _ask(url: str, key: str) -> list[str]:
         return [recall.text for recall in await memory.search("Lisbon")]
 
 
-def test_a_client_is_awaited_and_closed(home: Home) -> None:
+def test_the_async_client_works_and_a_closed_client_raises(home: Home) -> None:
     """Wrong: the async client does not call the service, or a closed client still works."""
     key, _ = home.ring.create("test", ["ana"], ["read", "write"])
     assert "Lisbon" in asyncio.run(_ask(home.url, key))[0]
@@ -330,7 +330,7 @@ def test_a_client_is_awaited_and_closed(home: Home) -> None:
 
 
 @pytest.mark.timeout(1_800)
-def test_the_engines_own_tests_pass_over_it() -> None:
+def test_the_tests_of_the_engine_pass_over_a_service() -> None:
     """Wrong: a call behaves differently over a service."""
     files = [f"tests/integration/test_{name}.py" for name in MODULES]
     command = [sys.executable, "-m", "pytest", "--service", "-q", "-n", "2", *files]

@@ -40,7 +40,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 COUNTER = TokenCounter()
 
 
-def test_a_turn_is_one_call(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_one_call_recalls_completes_and_stores_the_turn(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the model is called without recalls, or the turn is not stored."""
     fake.reply("Hello, Ada.")
     response = memory.completion("s", "I'm Ada.", user_id="ada", temperature=0.5, n=1)
@@ -79,7 +79,7 @@ def test_usage_and_cost_are_counted(memory: AgentMemory, fake: FakeLLM) -> None:
     assert both.cost == pytest.approx(2 * one.cost)
 
 
-def test_another_model_may_be_named(fake: FakeLLM) -> None:
+def test_the_model_argument_replaces_the_configured_model(fake: FakeLLM) -> None:
     """Wrong: `model=` does not replace the configured model, or has no effect without one."""
     with remembering(fake, model=None) as memory:
         with pytest.raises(ModelRequired, match="model="):
@@ -103,7 +103,7 @@ def test_another_model_may_be_named(fake: FakeLLM) -> None:
         ({"tools": [max]}, "have no JSON schema"),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_invalid_arguments_and_settings_are_refused(
     memory: AgentMemory, fake: FakeLLM, fields: dict[str, Any], told: str
 ) -> None:
     """Wrong: a bad argument fails only after a call to the model, or stores a session."""
@@ -132,7 +132,7 @@ def test_tools_of_the_memory_are_run(memory: AgentMemory, fake: FakeLLM) -> None
     assert second["messages"][-2]["content"] == "Noted soon."
 
 
-def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_tool_arguments_cannot_select_another_user(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a tool call that names another user reads or deletes that user's data."""
     secret = memory.user("ada").notes().add("Ada's door code is Q-7731.")
     for arguments in (
@@ -156,7 +156,7 @@ def test_no_argument_names_another_user(memory: AgentMemory, fake: FakeLLM) -> N
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
-def test_after_some_rounds_an_answer_is_due(memory: AgentMemory, fake: FakeLLM, most: int) -> None:
+def test_tools_are_disabled_after_max_rounds(memory: AgentMemory, fake: FakeLLM, most: int) -> None:
     """Wrong: a model that always calls tools is called more than `max_rounds` times."""
     for _ in range(most):
         fake.call(("add", {"a": 1}))
@@ -166,7 +166,7 @@ def test_after_some_rounds_an_answer_is_due(memory: AgentMemory, fake: FakeLLM, 
     assert len(logged(memory)) == 2 + 2 * most
 
 
-def test_a_model_that_will_not_answer_is_given_up(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_a_turn_without_a_final_answer_is_not_stored(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a turn that ends with a call is stored."""
     for _ in range(3):
         fake.call(("add", {"a": 1}))
@@ -176,7 +176,7 @@ def test_a_model_that_will_not_answer_is_given_up(memory: AgentMemory, fake: Fak
     assert memory.history("s") == []
 
 
-def test_old_results_give_way_to_new_ones(fake: FakeLLM) -> None:
+def test_old_tool_results_are_shortened_before_new_ones(fake: FakeLLM) -> None:
     """Wrong: the newest result is cut to a few words, a long turn fails after it was paid for, or
     the log stores results cut."""
 
@@ -287,7 +287,7 @@ def test_a_turn_that_fails_leaves_no_trace(
     assert [text for _, text in logged(memory)] == ["Before", "Done.", "Kept", "Done."]
 
 
-def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_concurrent_turns_do_not_interleave_in_the_log(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: concurrent turns wait for each other's model, or are interleaved in the log."""
     gate = threading.Barrier(4)
 
@@ -310,7 +310,7 @@ def test_turns_at_the_same_time_are_each_stored_whole(memory: AgentMemory, fake:
     ]  # fmt: skip
 
 
-def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_other_session_calls_do_not_wait_for_the_model(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: an update, a get or a flush of the session waits for the model."""
 
     def answer(body: dict[str, Any]) -> str:
@@ -324,7 +324,7 @@ def test_other_calls_go_on_while_a_model_thinks(memory: AgentMemory, fake: FakeL
     assert [text for _, text in logged(memory)] == ["Meanwhile", "Hello", "Done."]
 
 
-def test_a_turn_is_asked_once(fake: FakeLLM, memory: AgentMemory) -> None:
+def test_a_retried_turn_does_not_call_the_model_again(fake: FakeLLM, memory: AgentMemory) -> None:
     """Wrong: a retry calls the model again, stores a second turn, or raises."""
     fake.reply("Hello!")
     first = memory.completion("s", "hi", key="k")
@@ -342,7 +342,7 @@ def test_a_turn_is_asked_once(fake: FakeLLM, memory: AgentMemory) -> None:
     assert len(fake.requests) == 1
 
 
-def test_a_turn_that_failed_is_asked_again(fake: FakeLLM, memory: AgentMemory) -> None:
+def test_a_failed_turn_can_be_retried_under_its_key(fake: FakeLLM, memory: AgentMemory) -> None:
     """Wrong: a turn that failed counts as stored for its key."""
     with pytest.raises(InvalidInput):
         memory.completion("s", "hi", key="")
@@ -356,7 +356,7 @@ def test_a_turn_that_failed_is_asked_again(fake: FakeLLM, memory: AgentMemory) -
     assert said(memory) == ["hi", "Hello!"]
 
 
-def test_a_turn_whose_tools_the_caller_runs(fake: FakeLLM, memory: AgentMemory) -> None:
+def test_a_retried_tool_loop_of_the_caller_is_one_turn(fake: FakeLLM, memory: AgentMemory) -> None:
     """Wrong: a retry from the first or the last step of a tool loop counts as another turn."""
     fake.call(("get_weather", {"city": "Oslo"}))
     handed = memory.completion("s", "weather?", tools=[WEATHER], key="k")
@@ -374,7 +374,7 @@ def test_a_turn_whose_tools_the_caller_runs(fake: FakeLLM, memory: AgentMemory) 
     assert said(memory) == ["weather?", "", "rain", "It rains."]
 
 
-def test_two_that_ask_at_once(fake: FakeLLM, memory: AgentMemory) -> None:
+def test_the_second_of_two_concurrent_turns_conflicts(fake: FakeLLM, memory: AgentMemory) -> None:
     """Wrong: two concurrent turns under one key are both stored."""
     first = memory.before_turn("s", "hi")
     second = memory.before_turn("s", "hi")
@@ -415,7 +415,7 @@ def test_concurrent_calls_with_a_key_return_the_stored_answer(url: str, *, strea
         assert len(fake.requests) == 2
 
 
-def test_an_answer_that_was_taken_back(fake: FakeLLM, memory: AgentMemory) -> None:
+def test_a_retry_after_a_pop_of_its_answer_conflicts(fake: FakeLLM, memory: AgentMemory) -> None:
     """Wrong: a retry returns another message or None after its answer was popped."""
     fake.reply("Hello!")
     memory.completion("s", "hi", key="k")
@@ -428,7 +428,7 @@ def test_an_answer_that_was_taken_back(fake: FakeLLM, memory: AgentMemory) -> No
     assert said(memory) == ["hi", "Hello again!"]
 
 
-def test_another_answer_is_put_down_once(fake: FakeLLM, memory: AgentMemory) -> None:
+def test_a_retried_regenerated_answer_is_stored_once(fake: FakeLLM, memory: AgentMemory) -> None:
     """Wrong: a retry with the answer to a regenerated question is refused, or stored twice."""
     fake.reply("Hello!")
     memory.completion("s", "hi")

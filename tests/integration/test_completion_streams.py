@@ -52,7 +52,7 @@ def stored(memory: AgentMemory) -> list[str]:
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_usage_comes_to_who_asks_for_it(memory: AgentMemory, fake: FakeLLM, asked: bool) -> None:
+def test_usage_is_streamed_only_on_request(memory: AgentMemory, fake: FakeLLM, asked: bool) -> None:
     """Wrong: a stream without `include_usage` contains a chunk without choices."""
     fake.reply("It is six.")
     options: dict[str, Any] = {"stream_options": {"include_usage": True}} if asked else {}
@@ -85,7 +85,7 @@ def test_a_stream_is_stored_at_its_end(memory: AgentMemory, fake: FakeLLM) -> No
     assert len(stored(memory)) == 4
 
 
-def test_calls_at_the_same_time_are_put_together(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_arguments_of_parallel_calls_are_not_mixed(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the arguments of parallel calls are mixed."""
     fake.call(("add", {"a": 1, "b": 2}), ("add", {"a": 30, "b": 40}), ("add", {}))
     list(memory.completion("s", "Go", tools=[add], stream=True))
@@ -93,7 +93,7 @@ def test_calls_at_the_same_time_are_put_together(memory: AgentMemory, fake: Fake
     assert "a: Missing" in results(fake)[2]
 
 
-def test_a_stream_that_is_closed_hangs_up(
+def test_closing_a_stream_closes_its_connection(
     memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a closed stream keeps the provider's connection open while litellm references it."""
@@ -113,7 +113,7 @@ def test_a_stream_that_is_closed_hangs_up(
     assert [one.response.is_closed for one in begun] == [True]
 
 
-def test_nothing_is_asked_before_the_first_chunk(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_an_unread_stream_does_not_call_the_model(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a stream that nobody reads calls the model."""
     stream = memory.completion("s", "Count", stream=True)
     stream.close()
@@ -158,7 +158,7 @@ def test_a_consumer_that_stops_at_any_chunk_leaves_no_trace(
     assert stored(memory) == ["Kept", "Done."]
 
 
-def test_a_stream_that_is_left_sets_no_context_variable(
+def test_an_abandoned_stream_sets_no_context_variable(
     memory: AgentMemory, fake: FakeLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a stream's finalizer sets a context variable, which can crash Python 3.11."""
@@ -203,7 +203,7 @@ def test_a_connection_that_breaks_at_any_event_leaves_no_trace(
     assert len(fake.requests) == (EVENTS - 1) * round_
 
 
-def test_a_call_that_breaks_off_is_not_run(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_an_incomplete_tool_call_is_not_run(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a tool runs with a part of its arguments."""
     ran: list[str] = []
 
@@ -237,7 +237,7 @@ def reading(stream: CompletionStream, until: int) -> tuple[threading.Thread, lis
 
 
 @pytest.mark.parametrize("events", [3, FINISHED, EVENTS - 1])
-def test_closing_waits_for_no_model(memory: AgentMemory, fake: FakeLLM, events: int) -> None:
+def test_closing_does_not_wait_for_a_model(memory: AgentMemory, fake: FakeLLM, events: int) -> None:
     """Wrong: closing a stream in another thread waits or fails, or its turn is stored later."""
     fake.reply("It is six.", events=events, then="hold")
     stream = memory.completion("s", "Five and one?", stream=True)
@@ -264,7 +264,7 @@ def test_a_tool_may_stop_its_own_stream(memory: AgentMemory, fake: FakeLLM) -> N
     assert stored(memory) == []
 
 
-def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
+def test_a_stream_of_a_closed_memory_raises_an_error(fake: FakeLLM) -> None:
     """Wrong: a stream of a closed memory loses its turn without an error."""
     memory = AgentMemory("memory://", **model_at(fake))
     stream = memory.completion("s", "Hello", stream=True)
@@ -274,7 +274,7 @@ def test_a_memory_that_was_closed_meanwhile_says_so(fake: FakeLLM) -> None:
         list(stream)
 
 
-def test_a_call_that_is_handed_back_is_gone_on_with(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_a_stream_continues_after_a_callers_tool_runs(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the caller of a stream cannot continue the turn after running its own tool."""
     tools = [WEATHER, add]
     fake.call(("add", {"a": 5}))
@@ -294,7 +294,7 @@ async def read(stream: AsyncCompletionStream, chunks: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_streams_are_awaited(fake: FakeLLM, backend: str) -> None:
+def test_an_async_stream_does_not_block_the_event_loop(fake: FakeLLM, backend: str) -> None:
     """Wrong: a stream blocks the event loop while the model answers, or its turn is not stored."""
 
     async def run() -> None:
@@ -321,7 +321,7 @@ def test_streams_are_awaited(fake: FakeLLM, backend: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_no_other_call_waits_for_models(fake: FakeLLM, stream: bool) -> None:
+def test_calls_of_other_users_do_not_wait_for_slow_models(fake: FakeLLM, stream: bool) -> None:
     """Wrong: while many users wait for a slow model, the calls of all other users wait too."""
 
     async def turn(memory: AsyncAgentMemory, n: int) -> None:
@@ -350,7 +350,7 @@ def test_no_other_call_waits_for_models(fake: FakeLLM, stream: bool) -> None:
     anyio.run(run)
 
 
-def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: Path) -> None:
+def test_a_cancelled_task_ends_and_stores_nothing(fake: FakeLLM, tmp_path: Path) -> None:
     """Wrong: a cancelled task waits for the model, or its turn is stored later."""
 
     async def run() -> None:
@@ -375,7 +375,7 @@ def test_a_cancelled_task_is_let_go_and_stores_nothing(fake: FakeLLM, tmp_path: 
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_closed_stream_asks_a_failing_model_no_more(fake: FakeLLM, backend: str) -> None:
+def test_a_closed_stream_does_not_retry_a_failing_model(fake: FakeLLM, backend: str) -> None:
     """Wrong: a reader that leaves waits for a model that hangs, or the stream calls it again."""
 
     async def run() -> None:

@@ -34,7 +34,7 @@ class Place(BaseModel):
     country: str = "NO"
 
 
-def test_functions_are_offered_as_they_are_written(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_the_schema_of_a_function_matches_its_signature(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: the schema requires a parameter with a default, or lacks a description."""
 
     def look(
@@ -112,7 +112,7 @@ def test_functions_are_called(
         ("", "a: Missing required argument"),
     ],
 )
-def test_bad_arguments_are_told_to_the_model(
+def test_bad_arguments_are_returned_to_the_model_as_an_error(
     memory: AgentMemory, fake: FakeLLM, arguments: Any, told: str
 ) -> None:
     """Wrong: a function is called with invalid arguments, or they fail the turn."""
@@ -129,7 +129,7 @@ def test_bad_arguments_are_told_to_the_model(
     assert logged(memory)[-1] == ("assistant", "Done.")
 
 
-def test_a_function_may_tell_the_model_what_is_wrong(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_a_function_can_return_a_refusal_to_the_model(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a function can refuse a call only by failing the turn."""
 
     def book(day: str) -> str:
@@ -140,7 +140,7 @@ def test_a_function_may_tell_the_model_what_is_wrong(memory: AgentMemory, fake: 
     assert results(fake) == ["There is nothing free on Monday. Try another day."]
 
 
-def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_the_model_gets_an_error_for_an_unknown_tool(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a call of an unknown tool fails the turn."""
     fake.call(("drop_tables", {}))
     memory.completion("s", "Go", tools=[add])
@@ -150,7 +150,7 @@ def test_what_nobody_offered_is_told_to_the_model(memory: AgentMemory, fake: Fak
     assert len(logged(memory, "t")) == 4
 
 
-def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_the_caller_receives_calls_of_its_tools(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a call of the caller's tool is stored before it has a result, or our tools run before
     the caller has answered, or although it has answered their calls too."""
     ran: list[int] = []
@@ -179,7 +179,7 @@ def test_calls_of_the_callers_tools_are_handed_back(memory: AgentMemory, fake: F
 
 
 @pytest.mark.parametrize("dumped", [False, True])
-def test_rounds_before_a_call_that_is_handed_back_are_kept(
+def test_earlier_rounds_are_stored_after_a_call_of_the_callers_tool(
     memory: AgentMemory, fake: FakeLLM, dumped: bool
 ) -> None:
     """Wrong: results of our tools are lost while the caller runs its tool, or they run twice."""
@@ -214,7 +214,7 @@ def test_rounds_before_a_call_that_is_handed_back_are_kept(
     assert [m["role"] for m in sent if m["role"] != "system"] == roles
 
 
-def test_old_function_calls_are_handed_back(memory: AgentMemory, fake: FakeLLM) -> None:
+def test_the_caller_receives_calls_in_the_old_form(memory: AgentMemory, fake: FakeLLM) -> None:
     """Wrong: a call in the old `function_call` form is stored as the answer."""
     old = {"name": "get_weather", "arguments": "{}"}
     fake.reply({"content": None, "function_call": old})

@@ -37,7 +37,7 @@ def by_block(recalls: list[Recall]) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
-def test_merging_gives_what_each_gives(stores: Callable[[str], str]) -> None:
+def test_a_merged_search_returns_the_recalls_of_every_member(stores: Callable[[str], str]) -> None:
     """Wrong: a member's recalls are lost, doubled or altered, or not in the order of `merge`."""
     support = opened(VectorMemory(), store=stores("support"))
     company = opened(
@@ -97,7 +97,7 @@ def test_the_context_names_blocks_and_their_kinds() -> None:
         assert context.extracted_facts == []
 
 
-def test_another_member_may_hold_the_same_session_id() -> None:
+def test_two_members_can_have_the_same_session_id() -> None:
     """Wrong: the home's window hides a member's session of that id, or `search` returns it."""
     support, company = opened(Echo()), opened(Echo())
     with composed({"support": support, "company": company}) as both:
@@ -114,7 +114,7 @@ def test_another_member_may_hold_the_same_session_id() -> None:
         assert {one.text for one in found} == {"the sail", "the mast"}
 
 
-def test_members_are_asked_for_the_user_or_the_session() -> None:
+def test_a_session_without_a_user_reads_no_session_of_another_member() -> None:
     """Wrong: a session without a user reads a session with the same id in another member."""
     reader = Reader()
     support, company = opened(Echo()), opened(Echo(), reader)
@@ -162,7 +162,7 @@ def test_logs_questions_and_notes_of_members_are_searched() -> None:
         assert [one.block for one in recalls] == ["company.notes"]
 
 
-def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
+def test_a_slow_member_causes_a_warning_and_no_delay() -> None:
     """Wrong: a member that hangs delays a context, hides other recalls, or goes unnamed."""
     never, later = threading.Event(), threading.Event()
     slow = opened(Reader(name="slow", before=never.wait), Reader(name="quick", says="Quick."))
@@ -187,7 +187,7 @@ def test_a_slow_member_is_named_and_holds_nobody_up() -> None:
         timer.join()
 
 
-def test_a_failing_member_is_named_and_rests() -> None:
+def test_a_failing_member_causes_a_warning_and_is_paused() -> None:
     """Wrong: a member's failure is raised, hides other members, or is never paused."""
     asked: list[str] = []
 
@@ -208,7 +208,7 @@ def test_a_failing_member_is_named_and_rests() -> None:
         assert len(asked) == 2
 
 
-def test_a_members_trouble_with_absorbing_is_told() -> None:
+def test_a_failed_absorb_of_a_member_causes_a_warning() -> None:
     """Wrong: no warning says that a member could not absorb."""
 
     class Picky(Echo):
@@ -225,7 +225,7 @@ def test_a_members_trouble_with_absorbing_is_told() -> None:
 @pytest.mark.parametrize("role", ["system", "user", "leading"])
 @hypothesis_settings(max_examples=at_length(20))
 @given(given_=st.data())
-def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
+def test_a_composite_context_fits_the_budget_of_the_home(role: str, given_: Any) -> None:
     """Wrong: recalls of several members exceed the home's budget, or are not counted."""
     history = given_.draw(histories(10))
     budget = given_.draw(st.integers(120, 600))
@@ -246,7 +246,7 @@ def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
         assert not any("time" in warning for warning in context.warnings)
 
 
-def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
+def test_members_return_only_data_of_the_user(stores: Callable[[str], str]) -> None:
     """Wrong: the composite returns another user's data from one of its members."""
     members: dict[str, AgentMemory | Block] = {
         name: opened(Echo(), VectorMemory(), NoteMemory(), store=stores(name))
@@ -282,7 +282,7 @@ def test_users_do_not_meet_in_any_member(stores: Callable[[str], str]) -> None:
             both.search("code?", session_id="s-0", user_id="bob")
 
 
-def test_a_turn_is_asked_with_all_and_stored_at_home() -> None:
+def test_a_turn_recalls_from_all_members_and_is_stored_in_the_home() -> None:
     """Wrong: a turn lacks recalls of other members, or is stored in another memory."""
     with FakeLLM() as fake:
         home = opened(overflow=Trim(), **model_at(fake))
@@ -328,7 +328,7 @@ def test_a_session_binds_the_ids() -> None:
             both.session("")
 
 
-def test_pins_small_talk_and_hooks_are_as_in_one_memory() -> None:
+def test_pins_small_talk_and_hooks_work_as_in_one_memory() -> None:
     """Wrong: pins have no effect, small talk recalls, a follow-up is searched alone, or a member
     block misses its turn hooks."""
     heard: list[str] = []
@@ -389,7 +389,7 @@ def test_closing_closes_every_member() -> None:
         two.sessions()
 
 
-def test_what_cannot_work_is_refused() -> None:
+def test_invalid_arguments_and_settings_are_refused() -> None:
     """Wrong: invalid members or settings are accepted, and fail later."""
     memory = opened(StaticMemory(facts=["A."]))
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
@@ -417,7 +417,7 @@ def test_what_cannot_work_is_refused() -> None:
     memory.close()
 
 
-def test_blocks_that_were_bound_are_closed_when_another_cannot_be() -> None:
+def test_bound_blocks_are_closed_if_another_block_fails_to_bind() -> None:
     """Wrong: a bound block stays open when the composite cannot be created."""
     ended: list[str] = []
 

@@ -34,7 +34,7 @@ def names(both: CompositeMemory, **who: Any) -> list[str]:
     return [one["function"]["name"] for one in both.tools("s", **who)]
 
 
-def test_no_tool_hides_another(both: CompositeMemory) -> None:
+def test_tools_of_all_members_have_distinct_names(both: CompositeMemory) -> None:
     """Wrong: two members' tools share a name, so that one member cannot be written to."""
     found = names(both, user_id="ana")
     assert len(set(found)) == len(found)
@@ -66,7 +66,7 @@ def test_each_tool_works_in_its_memory(both: CompositeMemory) -> None:
                                      user_id="ana")  # fmt: skip
 
 
-def test_a_completion_runs_the_tools_of_all_and_clashes_are_told() -> None:
+def test_a_completion_runs_tools_of_members_and_name_clashes_raise() -> None:
     """Wrong: `completion` does not run a member's tool, or two tools may share a name."""
     with FakeLLM() as fake:
         home = AgentMemory("memory://", **model_at(fake))
@@ -83,7 +83,7 @@ def test_a_completion_runs_the_tools_of_all_and_clashes_are_told() -> None:
         both.tools("s", user_id="ana")
 
 
-def test_sessions_go_where_the_rule_says() -> None:
+def test_sessions_are_stored_in_the_member_that_the_route_names() -> None:
     """Wrong: a session is written to or read from another member than `route` names."""
     one, two = opened(), opened()
 
@@ -101,7 +101,7 @@ def test_sessions_go_where_the_rule_says() -> None:
         assert [head.session_id for head in one.sessions()] == ["a2"]
 
 
-def test_without_a_rule_the_first_memory_is_the_home() -> None:
+def test_without_a_route_the_first_memory_is_the_home() -> None:
     """Wrong: without `route` the home is not the first memory, or is a block."""
     members: dict[str, AgentMemory | Block] = {"pins": NoteMemory(), "a": opened(), "b": opened()}
     with composed(members) as both:
@@ -127,7 +127,7 @@ def test_an_unknown_name_stores_nothing(named: str) -> None:
         assert [memory.sessions() for memory in both.memories.values()] == [[], []]
 
 
-def test_a_rule_by_users_finds_sessions_again() -> None:
+def test_a_route_by_user_finds_existing_sessions() -> None:
     """Wrong: a call without a user misses a session placed by user, or confuses two users'."""
     one, two = opened(), opened()
     route: Callable[[str, str | None], str] = lambda s, u: "two" if u == "ada" else "one"  # noqa: E731
@@ -150,7 +150,7 @@ def test_a_rule_by_users_finds_sessions_again() -> None:
         assert [head.user_id for head in both.sessions()] == [None, "bob", "ada"]
 
 
-def test_two_users_with_one_session_id_are_told_apart() -> None:
+def test_a_session_id_of_two_users_requires_a_user_id() -> None:
     """Wrong: without a user, a call deletes one of several sessions that share an id."""
     members: dict[str, AgentMemory | Block] = {name: opened() for name in ("none", "ada", "bob")}
     with composed(members, route=lambda session_id, user_id: user_id or "none") as both:
@@ -168,7 +168,7 @@ def test_two_users_with_one_session_id_are_told_apart() -> None:
 
 @hypothesis_settings(max_examples=at_length(15))
 @given(st.data())
-def test_pages_of_sessions_are_one_list(given_: st.DataObject) -> None:
+def test_pages_of_sessions_form_one_sorted_list(given_: st.DataObject) -> None:
     """Wrong: a page of sessions omits one, repeats one, or is out of order."""
     ids = given_.draw(st.lists(st.text("abz-_9", min_size=1, max_size=3), unique=True))
     size = given_.draw(st.integers(1, 4))
@@ -231,7 +231,7 @@ def test_delete_user_leaves_nothing(tmp_path: Path) -> None:
     assert in_files(tmp_path) == {words["bob"].encode()}
 
 
-def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
+def test_member_blocks_are_called_for_ends_and_deletions() -> None:
     """Wrong: a member that is a block is not called at the end or deletion of a session or user."""
     told: list[tuple[str, Scope]] = []
 
@@ -256,7 +256,7 @@ def test_blocks_alone_are_told_of_ends_and_deletions() -> None:
     assert told == [("end", session), ("delete", session), ("delete", Scope("ada"))]
 
 
-def test_deletion_tries_all_and_names_who_failed() -> None:
+def test_a_deletion_tries_all_members_and_names_the_failed_one() -> None:
     """Wrong: a member that fails stops the deletion in others, or the error does not name it."""
     down: list[str] = []
 

@@ -55,7 +55,7 @@ def test_files(tmp_path: Path) -> None:
     assert AgentMemoryConfig(**expected.model_dump()) == expected
 
 
-def test_environment_wins_over_the_file_and_code_over_both(
+def test_the_environment_overrides_the_file_and_code_overrides_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: the environment does not override the file, or code does not override both."""
@@ -72,7 +72,7 @@ def test_environment_wins_over_the_file_and_code_over_both(
     assert AgentMemoryConfig().max_tokens == 5000
 
 
-def test_every_field_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_field_can_be_set_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a field cannot be set by an environment variable."""
     given = {
         "durability": "power", "store": "sqlite:///m.db", "encryption": "KEYS",
@@ -122,7 +122,7 @@ def test_mappings_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_what_the_environment_cannot_mean_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_environment_variable_raises_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an invalid variable is ignored, or a variable that is no setting is an error."""
     monkeypatch.setenv("AGENT_MEMORY_NO_SUCH_FIELD", "1")
     assert AgentMemoryConfig() == AgentMemoryConfig.model_validate({})
@@ -140,7 +140,7 @@ def test_what_the_environment_cannot_mean_is_told(monkeypatch: pytest.MonkeyPatc
         AgentMemoryConfig()
 
 
-def test_a_file_is_read_for_one_configuration(tmp_path: Path) -> None:
+def test_a_file_affects_only_its_own_configuration(tmp_path: Path) -> None:
     """Wrong: a file that failed to load still affects the next configuration."""
     path = tmp_path / "m.json"
     path.write_text('{"max_tokens": 4000, "bogus": 1}')
@@ -172,12 +172,12 @@ def test_a_configuration_is_a_frozen_value() -> None:
             [FlushToLTM(blocks=[ExtractiveMemory()]), Summarize(model="c/d")])}, {"a/b", "c/d"}),
     ],
 )  # fmt: skip
-def test_language_models(fields: dict[str, Any], asked: set[str]) -> None:
+def test_a_configuration_lists_the_models_in_use(fields: dict[str, Any], asked: set[str]) -> None:
     """Wrong: the configuration lists a model that is not used, or misses one that is."""
     assert AgentMemoryConfig(**fields).language_models == asked
 
 
-def test_defaults_of_overflow() -> None:
+def test_the_default_strategy_summarizes_only_with_a_model() -> None:
     """Wrong: a configured model does not write summaries, or the default strategy needs a model."""
     assert AgentMemoryConfig().strategy == Chain([ClearTools(), Trim()])
     asking = AgentMemoryConfig(model="openai/gpt-4o-mini")
@@ -201,7 +201,7 @@ def test_defaults_of_overflow() -> None:
         (errors.StoreUnavailable, {"store": "sqlite:////no/such/folder/m.db"}),
     ],
 )
-def test_what_cannot_work_is_refused(
+def test_invalid_arguments_and_settings_are_refused(
     error: type[Exception], fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a memory opens with settings that fail later."""
@@ -238,7 +238,7 @@ ADDRESSES = {
 }
 
 
-def test_a_dump_keeps_secrets_to_itself() -> None:
+def test_a_dump_hides_secrets_and_can_be_loaded() -> None:
     """Wrong: printed or dumped settings show a password, or cannot be loaded again."""
     config = AgentMemoryConfig(**ADDRESSES)
     dumped = config.model_dump()
@@ -310,7 +310,7 @@ def written(folder: Path, text: str = STORES, name: str = "d.toml") -> Path:
     return path
 
 
-def test_the_formats_say_the_same(tmp_path: Path) -> None:
+def test_all_formats_give_the_same_deployment(tmp_path: Path) -> None:
     """Wrong: a default misses a store, is merged with its setting, or depends on the format."""
     import tomllib
 
@@ -339,14 +339,14 @@ def test_the_formats_say_the_same(tmp_path: Path) -> None:
         assert stores["support"].model_fields_set == support.model_fields_set
 
 
-def test_a_file_without_stores_is_a_deployment_of_one(tmp_path: Path) -> None:
+def test_a_file_without_stores_is_a_deployment_with_one_store(tmp_path: Path) -> None:
     """Wrong: a plain configuration file cannot be opened as a deployment."""
     path = written(tmp_path, 'store = "memory://"\nmax_tokens = 700\n')
     stores = Deployment.from_file(path).stores
     assert dict(stores) == {"default": AgentMemoryConfig.from_file(path)}
 
 
-def test_one_that_fails_closes_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_open_closes_other_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a store that cannot be opened leaves others open, or is not named."""
     opened: list[AgentMemory] = []
     init = AgentMemory.__init__
@@ -367,7 +367,7 @@ def test_one_that_fails_closes_the_others(tmp_path: Path, monkeypatch: pytest.Mo
         opened[0].update("s", USER)
 
 
-def test_the_environment_overrides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_overrides_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an environment variable does not override the file, reaches another store, or one for
     all stores overrides one for a single store."""
     monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "5000")
@@ -410,13 +410,13 @@ def test_the_environment_overrides_it(tmp_path: Path, monkeypatch: pytest.Monkey
         ("stores = ", "not valid TOML"),
     ],
 )
-def test_a_bad_table_of_stores(tmp_path: Path, text: str, told: str) -> None:
+def test_a_bad_table_of_stores_raises_a_config_error(tmp_path: Path, text: str, told: str) -> None:
     """Wrong: an invalid table of stores raises another error than `ConfigError`, or is ignored."""
     with pytest.raises(errors.ConfigError, match=told):
         Deployment.from_file(written(tmp_path, text))
 
 
-def test_a_mistake_names_its_store_and_what_to_do(tmp_path: Path) -> None:
+def test_an_error_of_a_setting_names_its_store(tmp_path: Path) -> None:
     """Wrong: the error of a setting does not name its store."""
     for wrong, error in (("max_tokens = 3", InvalidBudget), ("max_tokns = 3", InvalidSetting)):
         with pytest.raises(error) as failure:
@@ -426,7 +426,7 @@ def test_a_mistake_names_its_store_and_what_to_do(tmp_path: Path) -> None:
         AgentMemoryConfig.from_file(written(tmp_path))
 
 
-def test_what_is_written_in_code() -> None:
+def test_a_deployment_can_be_created_in_code() -> None:
     """Wrong: a deployment cannot be created in code."""
     with Deployment({"a": AgentMemoryConfig(store="memory://")}).open() as memories:
         assert memories["a"].update("s", USER).end == 1

@@ -52,7 +52,7 @@ def test_each_strategy_is_priced(bills: dict[str, Bill]) -> None:
     assert None not in costs_of
 
 
-def test_a_log_is_priced_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_command_prices_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `cost` leaves a store behind, or shows an unknown price as 0."""
     monkeypatch.chdir(tmp_path)
     log = tmp_path / "chat.jsonl"
@@ -86,7 +86,7 @@ def shown(memory: AgentMemory, question: str) -> list[str]:
     return [one.text for one in context.recalls if one.block != "static"]
 
 
-def test_a_question_that_was_asked_in_vain_hides_nothing(memory: AgentMemory) -> None:
+def test_repeated_unanswered_questions_do_not_hide_the_answer(memory: AgentMemory) -> None:
     """Wrong: earlier unanswered questions crowd the answer out of the recalls."""
     say(memory, "mon", "By the way, I moved to Lisbon last week.", "Congratulations on the move!")
     say(memory, "tue", "What is the weather where I live?", "I don't know where you live.")
@@ -98,7 +98,7 @@ def test_a_question_that_was_asked_in_vain_hides_nothing(memory: AgentMemory) ->
     assert not any("Sorry" in text for text in found)
 
 
-def test_thanks_bring_nothing_but_what_is_always_there(memory: AgentMemory) -> None:
+def test_small_talk_recalls_only_static_facts(memory: AgentMemory) -> None:
     """Wrong: small talk recalls memories, or static facts are missing then."""
     say(memory, "mon", "Thanks, my cat Mia is ok.", "Good to hear, thanks!")
     memory.user("ana").notes().add("Thanks are to be short.")
@@ -110,7 +110,7 @@ def test_thanks_bring_nothing_but_what_is_always_there(memory: AgentMemory) -> N
     assert any("Mia" in text for text in shown(memory, "Thanks! How is my cat Mia?"))
 
 
-def test_what_bears_much_less_on_it_than_the_best_is_left_out(url: str) -> None:
+def test_recalls_far_less_relevant_than_the_best_are_left_out(url: str) -> None:
     """Wrong: a context recalls records far less relevant than the best one."""
     with AgentMemory(store=url, recall_timeout=60, min_relevance=0) as memory:
         say(memory, "mon", "My telescope is a refractor, bought in Jena in 2019.", "Lovely!")
@@ -128,7 +128,7 @@ def test_what_bears_much_less_on_it_than_the_best_is_left_out(url: str) -> None:
         assert any("much more relevant" in one.why for one in explained.left_out)
 
 
-def test_without_an_embedder_foreign_requests_bring_nothing(
+def test_without_an_embedder_unrelated_questions_recall_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: without an embedder a question recalls records that share only a common word."""

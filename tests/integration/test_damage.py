@@ -86,7 +86,7 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
-def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: object) -> None:
+def test_a_damaged_head_affects_no_others(memory: AgentMemory, column: str, value: object) -> None:
     """Wrong: a damaged head makes `flush`, `stats`, `sessions` or a worker fail."""
     memory.close()
     spoil_head("s1", column, value)
@@ -104,7 +104,7 @@ def test_a_head_stops_nobody_else(memory: AgentMemory, column: str, value: objec
 
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
-def test_a_user_with_damage_is_deleted(memory: AgentMemory, column: str, value: object) -> None:
+def test_a_user_with_damage_can_be_deleted(memory: AgentMemory, column: str, value: object) -> None:
     """Wrong: the deletion of a user fails at a damaged session, or leaves data."""
     memory.flush()
     memory.update("of bob", said(7), user_id="bob")
@@ -124,7 +124,7 @@ def everything(selected: str = VECTORS) -> list[tuple[Any, ...]]:
         return connection.execute(f"SELECT {selected}").fetchall()
 
 
-def test_only_its_user_deletes_it(memory: AgentMemory) -> None:
+def test_only_its_user_can_delete_a_damaged_session(memory: AgentMemory) -> None:
     """Wrong: another user can delete a damaged session."""
     memory.close()
     spoil_head("s1")
@@ -135,7 +135,7 @@ def test_only_its_user_deletes_it(memory: AgentMemory) -> None:
         assert memory.stats().sessions == _SESSIONS - 1
 
 
-def test_a_message_stops_nobody_else(memory: AgentMemory, caplog: pytest.LogCaptureFixture) -> None:
+def test_flush_skips_a_damaged_entry(memory: AgentMemory, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: `flush` stops at a damaged message, or messages after it are never absorbed."""
     memory.close()
     spoil_message("s1", 2)
@@ -159,7 +159,7 @@ def doctor(*options: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_what_is_no_text_any_more(memory: AgentMemory) -> None:
+def test_rows_with_invalid_utf8_do_not_affect_other_rows(memory: AgentMemory) -> None:
     """Wrong: a row with invalid UTF-8 makes the SQLite driver fail for other rows too."""
     memory.close()
     for what, which in (
@@ -175,7 +175,7 @@ def test_what_is_no_text_any_more(memory: AgentMemory) -> None:
         assert sorted(map(str, kinds)) == ["message", "message", "session"]
 
 
-def test_doctor_names_what_is_damaged(memory: AgentMemory) -> None:
+def test_doctor_names_damaged_records(memory: AgentMemory) -> None:
     """Wrong: `doctor` exits with 0 for a damaged store, or does not name the damaged records."""
     memory.flush()
     memory.close()
@@ -189,7 +189,7 @@ def test_doctor_names_what_is_damaged(memory: AgentMemory) -> None:
         assert name in told
 
 
-def test_doctor_asks_sqlite() -> None:
+def test_doctor_reports_a_corrupt_sqlite_file() -> None:
     """Wrong: `doctor` exits with 0 for a file with 8 KB of random bytes in it."""
     with AgentMemory("sqlite:///m.db", blocks=[]) as memory:
         for n in range(40):
@@ -204,7 +204,7 @@ def test_doctor_asks_sqlite() -> None:
     assert "SQLite" in told
 
 
-def test_repair_asks_first(memory: AgentMemory) -> None:
+def test_a_repair_requires_confirmation(memory: AgentMemory) -> None:
     """Wrong: `doctor --repair` changes data without a confirmation."""
     memory.close()
     spoil_head("s1")
@@ -219,7 +219,7 @@ def test_repair_asks_first(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize(("column", "value"), COLUMNS)
-def test_a_head_is_made_anew(memory: AgentMemory, column: str, value: object) -> None:
+def test_a_repair_restores_a_damaged_head(memory: AgentMemory, column: str, value: object) -> None:
     """Wrong: a repaired head lacks data that the log has, or the session stays unusable."""
     memory.update("s1", {"role": "system", "content": "You keep parrots."})
     memory.flush()
@@ -241,7 +241,7 @@ def test_a_head_is_made_anew(memory: AgentMemory, column: str, value: object) ->
         memory.update("s1", said(1), user_id="ana")
 
 
-def test_a_summary_is_made_anew() -> None:
+def test_a_repair_restores_a_damaged_summary() -> None:
     """Wrong: after a repair, the summary no longer covers the start of the session."""
     with FakeLLM("They talk of parrots.") as server:
         fields = {"store": "sqlite:///m.db", "blocks": [], "max_tokens": 400, **model_at(server)}
@@ -261,7 +261,7 @@ def test_a_summary_is_made_anew() -> None:
             assert len(memory.history("s")) == 93
 
 
-def test_a_message_is_replaced(memory: AgentMemory) -> None:
+def test_a_repair_replaces_a_damaged_message(memory: AgentMemory) -> None:
     """Wrong: a session with a damaged message stays unreadable, or loses other messages."""
     whole = memory.history("s1")
     memory.close()
@@ -280,7 +280,7 @@ def test_a_message_is_replaced(memory: AgentMemory) -> None:
         assert memory.get("s1").messages
 
 
-def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> None:
+def test_a_repair_does_not_delete_vectors_of_an_unconfigured_block(memory: AgentMemory) -> None:
     """Wrong: `doctor --repair` deletes damaged vectors of a block that is not configured, or a
     memory with the block does not restore them from the log."""
     memory.flush()
@@ -314,7 +314,7 @@ def test_vectors_of_a_block_that_is_not_configured_stay(memory: AgentMemory) -> 
     ],
     ids=["cut short", "lost"],
 )
-def test_what_records_are_found_by_is_made_anew(memory: AgentMemory, change: str) -> None:
+def test_a_repair_restores_damaged_features(memory: AgentMemory, change: str) -> None:
     """Wrong: records whose segment of features is damaged or lost are never found again."""
     memory.flush()
     before = sorted(everything())
@@ -343,7 +343,7 @@ INDEX = (
 )
 
 
-def test_where_records_are_found_is_made_anew(memory: AgentMemory) -> None:
+def test_a_repair_restores_a_damaged_catalog(memory: AgentMemory) -> None:
     """Wrong: a damaged catalog of vectors loses recalls, or cannot be restored."""
     memory.flush()
     question = "which parrot likes mangos"

@@ -92,9 +92,7 @@ def give_up(memory: AgentMemory, session: str, *texts: str, user: str | None = N
         memory.flush(session)
 
 
-def test_attempts_are_counted_for_all_memories_and_restarts_together(
-    world: World, url: str
-) -> None:
+def test_attempts_are_counted_across_memories_and_restarts(world: World, url: str) -> None:
     """Wrong: each process counts its own attempts, so that several never give up."""
     with open_memory(world, url, 5) as one, open_memory(world, url, 5) as two:
         one.update("s", say("poison"), user_id="ada")
@@ -120,7 +118,7 @@ def test_attempts_are_counted_for_all_memories_and_restarts_together(
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("asleep"), ConnectionError("no way")])
-def test_a_failure_is_known_in_every_process(
+def test_every_process_reports_the_failure_of_a_block(
     world: World, tmp_path: Path, clock: list[float], error: Exception
 ) -> None:
     """Wrong: a failure is reported only by its own process, or after the block works again."""
@@ -147,7 +145,7 @@ def test_a_failure_is_known_in_every_process(
             assert world.seqs("s") == world.seqs("t") == {1: 1}
 
 
-def test_the_block_goes_on(world: World) -> None:
+def test_a_bad_message_does_not_stop_later_messages(world: World) -> None:
     """Wrong: a bad message blocks later messages, other sessions, users or blocks."""
     other = World(bad="")
     blocks = [Picky(world=world), Picky(name="easy", world=other)]
@@ -168,7 +166,7 @@ def test_the_block_goes_on(world: World) -> None:
         assert other.seqs("s") == {1: 1, 2: 1}
 
 
-def test_a_bad_message_does_not_take_its_batch_along(world: World) -> None:
+def test_only_the_bad_message_of_a_batch_becomes_a_dead_letter(world: World) -> None:
     """Wrong: messages next to one that a model refuses become a dead letter with it."""
     with open_memory(world, "memory://", 8, quiet_seconds=0) as memory:
         texts = [*map(str, range(100)), "poison", *map(str, range(59))]
@@ -182,7 +180,7 @@ def test_a_bad_message_does_not_take_its_batch_along(world: World) -> None:
         assert calls < 40
 
 
-def test_a_retry_absorbs_and_removes_it(world: World) -> None:
+def test_a_retry_absorbs_and_removes_a_dead_letter(world: World) -> None:
     """Wrong: a retry does not absorb a dead letter, or absorbs it twice."""
     with open_memory(world, "memory://", 1) as memory:
         give_up(memory, "s", "poison", "x")
@@ -201,7 +199,7 @@ def test_a_retry_absorbs_and_removes_it(world: World) -> None:
         assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
 
 
-def test_a_retry_that_fails_keeps_and_counts_it(world: World) -> None:
+def test_a_failed_retry_does_not_lose_the_dead_letter(world: World) -> None:
     """Wrong: a retry that fails loses the dead letter."""
     with open_memory(world, "memory://", 2) as memory:
         give_up(memory, "s", "poison")
@@ -218,7 +216,7 @@ def test_a_retry_that_fails_keeps_and_counts_it(world: World) -> None:
 @pytest.mark.parametrize(
     "error", [ConnectionError, TimeoutError, ModelUnavailable, ModelForbidden, StoreUnavailable]
 )
-def test_an_outage_never_makes_one(world: World, error: type[Exception]) -> None:
+def test_an_outage_creates_no_dead_letter(world: World, error: type[Exception]) -> None:
     """Wrong: an outage of the model turns messages into dead letters, or counts as an attempt."""
     with open_memory(world, "memory://", 2) as memory:
         world.down = error("down")
@@ -238,7 +236,7 @@ def test_an_outage_never_makes_one(world: World, error: type[Exception]) -> None
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 50])
-def test_another_number_of_attempts_loses_none(world: World, attempts: int) -> None:
+def test_a_change_of_absorb_attempts_loses_no_dead_letter(world: World, attempts: int) -> None:
     """Wrong: after a change of `absorb_attempts` a failed retry removes the dead letter."""
     store = MemoryStore()
     with open_memory(world, store, 2) as memory:
@@ -252,7 +250,7 @@ def test_another_number_of_attempts_loses_none(world: World, attempts: int) -> N
         assert ranges(memory) == []
 
 
-def test_fewer_attempts_count_from_the_next_one(world: World) -> None:
+def test_a_lower_absorb_attempts_applies_to_the_next_attempt(world: World) -> None:
     """Wrong: after `absorb_attempts` was lowered, a failing batch is tried for ever."""
     store = MemoryStore()
     with open_memory(world, store, 8) as memory:
@@ -264,7 +262,7 @@ def test_fewer_attempts_count_from_the_next_one(world: World) -> None:
         assert ranges(memory) == [("s", 1, 1, 6)]
 
 
-def test_pop_takes_a_whole_one_along(world: World) -> None:
+def test_pop_removes_the_dead_letter_of_popped_messages(world: World) -> None:
     """Wrong: a dead letter is still listed after its messages were popped."""
     with open_memory(world, "memory://", 1) as memory:
         memory.update("s", [say("fine"), say("fine")])
@@ -276,7 +274,7 @@ def test_pop_takes_a_whole_one_along(world: World) -> None:
         assert world.seqs("s") == {1: 1, 2: 1, 3: 1}
 
 
-def test_pop_leaves_a_later_cut_alone(world: World) -> None:
+def test_pop_does_not_change_an_older_dead_letter(world: World) -> None:
     """Wrong: a pop of newer messages removes or renews an older dead letter."""
     with open_memory(world, "memory://", 1) as memory:
         give_up(memory, "s", "poison", "x")
@@ -287,7 +285,7 @@ def test_pop_leaves_a_later_cut_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("mended", [True, False])
-def test_pop_renews_what_it_cuts(world: World, mended: bool) -> None:
+def test_pop_makes_the_rest_of_a_dead_letter_pending(world: World, mended: bool) -> None:
     """Wrong: the rest of a dead letter that a pop shortened is neither listed nor absorbed."""
     with open_memory(world, "memory://", 1) as memory:
         memory.update("s", [say("fine"), say("fine")])
@@ -304,7 +302,7 @@ def test_pop_renews_what_it_cuts(world: World, mended: bool) -> None:
         assert ranges(memory) == ([] if mended else [("s", 3, 4, 1)])
 
 
-def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
+def test_a_failed_pop_loses_no_message(world: World) -> None:
     """Wrong: after a pop that failed, a block lacks messages that are still in the log."""
     other = World()
     blocks = [Picky(world=world), Picky(name="other", world=other)]
@@ -326,7 +324,7 @@ def test_a_pop_that_fails_half_way_loses_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("mended", [True, False])
-def test_replay_renews_them(world: World, mended: bool) -> None:
+def test_replay_tries_dead_letters_again(world: World, mended: bool) -> None:
     """Wrong: a replay duplicates a dead letter, loses it, or keeps one for absorbed messages."""
     with open_memory(world, "memory://", 2) as memory:
         memory.update("s", say("fine"))
@@ -347,7 +345,7 @@ def test_replay_renews_them(world: World, mended: bool) -> None:
         assert world.seqs("s") == dict.fromkeys(range(1, 5), 1)
 
 
-def test_a_session_claimed_by_a_user_renews_them(world: World) -> None:
+def test_dead_letters_are_absorbed_for_a_later_user_of_the_session(world: World) -> None:
     """Wrong: dead letters are not absorbed for the user whom the session gets later."""
     with open_memory(world, "memory://", 1) as memory:
         give_up(memory, "s", "poison", "x")
@@ -360,7 +358,7 @@ def test_a_session_claimed_by_a_user_renews_them(world: World) -> None:
 
 
 @pytest.mark.parametrize("step", ["before put_records", "after put_records", "before move"])
-def test_killed_while_giving_up(world: World, step: str) -> None:
+def test_a_crash_while_giving_up_loses_no_message(world: World, step: str) -> None:
     """Wrong: a crash leaves a dead letter for absorbed messages, or loses messages."""
     store, watching = MemoryStore(), [False]
 
@@ -382,7 +380,7 @@ def test_killed_while_giving_up(world: World, step: str) -> None:
         assert ranges(memory) == []
 
 
-def test_absorbed_after_a_restart_is_forgiven(world: World, url: str) -> None:
+def test_an_absorbed_batch_removes_its_failed_attempts(world: World, url: str) -> None:
     """Wrong: failed attempts stay counted after the batch was absorbed."""
     with open_memory(world, url, 3) as memory:
         memory.update("s", say("fine"))

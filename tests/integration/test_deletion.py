@@ -141,7 +141,7 @@ def cut_short(
 
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", WAYS)
-def test_delete_cut_short_at_any_step(finish: Way) -> None:
+def test_an_interrupted_delete_is_completed(finish: Way) -> None:
     """Wrong: an interrupted deletion is never completed, or shows a half-deleted session."""
     for step in steps_of(finish, WAYS):
         store, steps, ended = cut_short(step, lambda memory: memory.delete("a1"))
@@ -163,7 +163,7 @@ def test_delete_cut_short_at_any_step(finish: Way) -> None:
 
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", USER_WAYS)
-def test_delete_user_cut_short_at_any_step(finish: Way) -> None:
+def test_an_interrupted_delete_user_is_completed(finish: Way) -> None:
     """Wrong: after an interrupted deletion, sessions of the user are left."""
     for step in steps_of(finish, USER_WAYS):
         store, steps, ended = cut_short(step, lambda memory: memory.delete_user("ada"))
@@ -199,7 +199,7 @@ class Slow(MemoryStore):
 
 
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
-def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
+def test_a_second_completion_of_a_deletion_erases_nothing(finish: Way) -> None:
     """Wrong: a worker that reads of a deletion before its end erases newer data of the user."""
     store = Slow()
     settings = config(store)
@@ -220,7 +220,7 @@ def test_who_finishes_a_deletion_second_erases_nothing(finish: Way) -> None:
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 @pytest.mark.parametrize("session_id", ["new", "a1"])
-def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
+def test_messages_after_a_deletion_survive_its_completion(session_id: str, finish: Way) -> None:
     """Wrong: completing a user's interrupted deletion erases newer messages of the user."""
     for step in steps_of(finish, [by_flush, by_worker]):
         store, steps, ended = cut_short(step, lambda memory: memory.delete_user("ada"))
@@ -245,7 +245,7 @@ def test_who_writes_again_is_kept(session_id: str, finish: Way) -> None:
 
 
 @pytest.mark.usefixtures("short_leases")
-def test_one_that_fails_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_deletion_does_not_block_other_work(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a deletion that fails blocks other users' deletions, or other work of a flush."""
     store = MemoryStore()
     filled(store)
@@ -303,7 +303,7 @@ def gate() -> Iterator[threading.Event]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "begun anew"])
 @pytest.mark.parametrize("kind", [Notes, Elsewhere])
-def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: threading.Event) -> None:
+def test_no_late_writes(kind: type[Notes | Elsewhere], again: bool, gate: threading.Event) -> None:
     """Wrong: a timed-out block that ends after a deletion restores the deleted messages."""
     entered = threading.Event()
     ends = threading.Semaphore(0)
@@ -332,7 +332,7 @@ def test_work_in_flight(kind: type[Notes | Elsewhere], again: bool, gate: thread
 
 
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
-def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -> None:
+def test_a_deletion_waits_for_a_block_that_is_writing(call: str, gate: threading.Event) -> None:
     """Wrong: a deletion returns while a block is still writing the session's records."""
     entered = threading.Event()
 
@@ -355,7 +355,7 @@ def test_deletion_waits_for_whoever_is_at_it(call: str, gate: threading.Event) -
         assert not block.kept
 
 
-def test_whoever_does_not_let_go(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_delays_a_deletion(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a deletion that cannot get the lease reports success, or is never completed."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.1)
     monkeypatch.setattr("agent_memory.engine.processing.worker.POLL_SECONDS", 0.02)
@@ -382,7 +382,7 @@ def begin_to_delete(store: Store, session_id: str) -> Head | None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 7])
-def test_an_update_that_is_deleted_again_and_again(times: int) -> None:
+def test_an_update_succeeds_while_its_session_is_deleted_repeatedly(times: int) -> None:
     """Wrong: an update fails because its session is being deleted at that moment."""
     store, left = MemoryStore(), times
 
@@ -399,7 +399,7 @@ def test_an_update_that_is_deleted_again_and_again(times: int) -> None:
     assert left == 0
 
 
-def test_an_update_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_fails_after_many_concurrent_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an update waits for ever for a session that is deleted again and again."""
     monkeypatch.setattr("agent_memory.engine.edit.delete._PATIENCE", 0.0)
     store = MemoryStore()
@@ -418,7 +418,7 @@ def test_an_update_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
-def test_updates_and_deletions_of_one_session(where: str, tmp_path: Path) -> None:
+def test_concurrent_updates_and_deletions_of_a_session_succeed(where: str, tmp_path: Path) -> None:
     """Wrong: among many threads an update or a deletion fails, or messages are left."""
     store = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/m.db"
     with AgentMemory(config(store)) as memory, ThreadPoolExecutor(6) as pool:
@@ -480,7 +480,7 @@ class Picky(Silent):
 
 @pytest.mark.parametrize("mode", ["inline", "background"])
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
-def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
+def test_a_deletion_leaves_no_text_in_the_files(call: str, mode: Any, tmp_path: Path) -> None:
     """Wrong: deleted text is left in the database files, even while the memory is open."""
     canaries = Canaries()
     blocks = [ExtractiveMemory(), VectorMemory(), Picky()]
@@ -532,7 +532,7 @@ def test_no_canary_in_any_file(call: str, mode: Any, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("finish", [by_flush, by_worker])
 @pytest.mark.parametrize("call", ["delete", "delete_user"])
-def test_no_canary_after_a_cut(call: str, finish: Way, tmp_path: Path) -> None:
+def test_completing_a_deletion_leaves_no_text(call: str, finish: Way, tmp_path: Path) -> None:
     """Wrong: completing a deletion that was interrupted near its end leaves text in the files."""
     for where in ("before delete", "after delete", "before secure_erase", "after secure_erase"):
         canaries, folder = Canaries(), tmp_path / where

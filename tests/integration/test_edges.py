@@ -140,7 +140,7 @@ def walked(store: str, folder: Path) -> dict[str, Outcome]:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_every_call_answers_odd_values_alike(quiet: Path) -> None:
+def test_invalid_values_raise_the_same_errors_on_every_store(quiet: Path) -> None:
     """Wrong: a value raises an error of Python or of 40 KB, or other errors on another store."""
     one, other = walked("memory://", quiet), walked("sqlite:///m.db", quiet)
     bare = {name: told for name, told in {**one, **other}.items() if told[0] == "bare"}
@@ -151,7 +151,7 @@ def test_every_call_answers_odd_values_alike(quiet: Path) -> None:
 
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///m.db"])
-def test_limits_and_places(quiet: Path, store: str) -> None:
+def test_invalid_limits_and_positions_are_refused(quiet: Path, store: str) -> None:
     """Wrong: a negative limit is accepted, or a very large one fails in the driver."""
     said = [{"role": "user", "content": f"Tea number {number}."} for number in range(1, 4)]
     with AgentMemory(store=store) as memory:
@@ -183,7 +183,7 @@ def test_limits_and_places(quiet: Path, store: str) -> None:
         assert len(memory.session("s").pop(10**30)) == 3
 
 
-def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
+def test_an_argument_of_a_wrong_type_is_refused(quiet: Path) -> None:
     """Wrong: an argument of a wrong type raises a bare `AttributeError` or `TypeError`."""
     with AgentMemory(store="memory://") as memory:
         memory.update("s", {"role": "user", "content": "Tea."})
@@ -216,7 +216,7 @@ def test_what_is_not_the_type_that_it_has_to_be(quiet: Path) -> None:
         AgentMemory(5)  # type: ignore[arg-type]
 
 
-def test_errors_quote_some_of_a_value() -> None:
+def test_errors_quote_only_a_part_of_a_long_value() -> None:
     """Wrong: an error quotes 40 KB, fails for a value whose repr fails, or cannot be encoded."""
 
     class Broken:
@@ -317,7 +317,7 @@ def test_a_number_is_refused_or_works(model: type[BaseModel], name: str) -> None
 
 @pytest.mark.parametrize("value", ["inf", "1e12", "nan", "0", "-1"])
 @pytest.mark.parametrize("name", ["recall_timeout", "absorb_timeout", "idle_minutes"])
-def test_a_file_of_settings_is_told_the_range(tmp_path: Path, name: str, value: str) -> None:
+def test_config_check_names_the_range_of_a_number(tmp_path: Path, name: str, value: str) -> None:
     """Wrong: `config check` accepts a number out of range, or does not name the range."""
     file = tmp_path / "memory.toml"
     file.write_text(f"{name} = {value}\n", "utf-8")

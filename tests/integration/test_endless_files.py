@@ -17,7 +17,7 @@ ENDLESS = Path("/dev/zero")
 pytestmark = pytest.mark.skipif(not ENDLESS.exists(), reason="needs a device without an end")
 
 
-def test_settings_without_an_end(tmp_path: Path) -> None:
+def test_an_endless_settings_file_is_refused(tmp_path: Path) -> None:
     """Wrong: reading settings from an endless file uses up the memory."""
     for name in ("c.toml", "c.json", "c.yaml"):
         (tmp_path / name).symlink_to(ENDLESS)
@@ -30,7 +30,7 @@ def test_settings_without_an_end(tmp_path: Path) -> None:
     assert sources.read_text(Path(__file__), "this").startswith('"""Files')
 
 
-def test_a_receipt_without_an_end(tmp_path: Path) -> None:
+def test_an_endless_receipt_is_refused(tmp_path: Path) -> None:
     """Wrong: `verify` of an endless or missing file uses up the memory, or ends in a traceback."""
     store = f"sqlite:///{tmp_path / 'memory.db'}"
     AgentMemory(store=store).close()
@@ -41,7 +41,7 @@ def test_a_receipt_without_an_end(tmp_path: Path) -> None:
         assert "Cannot read the receipt" in done.stderr
 
 
-def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_snapshot_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: restoring an endless file uses up the memory, or a valid long line is refused."""
     whole = io.StringIO()
     with AgentMemory(store="memory://") as memory:
@@ -64,7 +64,7 @@ def test_snapshots_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert operations.import_session(memory, tmp_path / "s.jsonl").end == 1
 
 
-def test_conversations_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_conversations_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: importing an endless file or line uses up the memory."""
     with pytest.raises(InvalidInput, match="zero: not a regular file"):
         importing.read_lines(ENDLESS)

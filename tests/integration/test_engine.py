@@ -51,7 +51,7 @@ def test_delete_reaches_blocks_that_are_no_longer_configured(url: str) -> None:
         assert memory.search("boat", user_id="ada") == []
 
 
-def test_what_does_not_exist_is_answered_at_once(memory: AgentMemory) -> None:
+def test_calls_on_a_missing_session_return_immediately(memory: AgentMemory) -> None:
     """Wrong: a call on a session that does not exist waits for its lease."""
     with ThreadPoolExecutor(1) as pool:
         calls = [
@@ -73,7 +73,7 @@ def test_pop_back_to_the_windows_start_shows_turns_again(url: str) -> None:
         assert len(memory.get("s").messages) > 4
 
 
-def test_history_is_the_whole_log(memory: AgentMemory) -> None:
+def test_history_returns_the_complete_log(memory: AgentMemory) -> None:
     """Wrong: an overflow removes messages from the log, or a page of the history skips some."""
     talk(memory, "s", 15)
     whole = memory.history("s")
@@ -81,7 +81,7 @@ def test_history_is_the_whole_log(memory: AgentMemory) -> None:
     assert memory.history("s", after=10, limit=5) == whole[10:15]
 
 
-def test_absorb_early() -> None:
+def test_a_number_for_absorb_starts_absorbing_before_an_overflow() -> None:
     """Wrong: a number for `absorb` has no effect before an overflow."""
     tokens = FlushToLTM(blocks=[VectorMemory(name="later")], absorb=60)
     with AgentMemory(store="memory://", max_tokens=2000, overflow=tokens) as memory:
@@ -90,7 +90,7 @@ def test_absorb_early() -> None:
         assert cursors[-1]["later"] > 1
 
 
-def test_stable_prefix(url: str) -> None:
+def test_the_start_of_a_context_is_stable_between_overflows(url: str) -> None:
     """Wrong: the start of the context changes between two overflows."""
     with AgentMemory(store=url, max_tokens=1000, overflow=Trim(), blocks=[]) as memory:
         memory.update("s", {"role": "system", "content": "Be kind."})
@@ -104,7 +104,7 @@ def test_stable_prefix(url: str) -> None:
         assert same >= 85
 
 
-def test_closed(url: str) -> None:
+def test_a_call_on_a_closed_memory_raises_memory_closed(url: str) -> None:
     """Wrong: a call on a closed memory hangs, or raises a driver's error."""
     memory = AgentMemory(store=url)
     memory.close()

@@ -23,7 +23,7 @@ def reasons(explained: Explanation) -> str:
     return " | ".join(one.why for one in explained.left_out)
 
 
-def test_what_is_recalled_is_what_get_recalls(memory: AgentMemory) -> None:
+def test_explain_lists_the_same_recalls_as_get(memory: AgentMemory) -> None:
     """Wrong: `explain` lists other recalls than `get`, or stores the question."""
     memory.update("mon", user(LISBON), user_id="ana")
     explained = memory.explain("Where in Lisbon do I live?", user_id="ana")
@@ -34,7 +34,7 @@ def test_what_is_recalled_is_what_get_recalls(memory: AgentMemory) -> None:
     assert len(memory.sessions(limit=10)) == 1  # `explain` and `get` store nothing
 
 
-def test_below_the_floor() -> None:
+def test_a_record_below_min_relevance_is_listed_as_left_out() -> None:
     """Wrong: a record below `min_relevance` is not listed as left out."""
     with AgentMemory(store="memory://", min_relevance=0.99, recall_timeout=30) as memory:
         memory.update("mon", [user(LISBON), user("Lisbon is hilly.")], user_id="ana")
@@ -44,7 +44,7 @@ def test_below_the_floor() -> None:
     assert "min_relevance is 0.99" in reasons(explained)
 
 
-def test_no_room() -> None:
+def test_a_record_without_room_is_listed_as_left_out() -> None:
     """Wrong: a record left out for lack of room is not listed."""
     with AgentMemory(store="memory://", max_recall_tokens=60, recall_timeout=30) as memory:
         for number in range(8):
@@ -56,7 +56,7 @@ def test_no_room() -> None:
     assert len(explained.recalls) + len(explained.left_out) >= 8
 
 
-def test_anothers_session_is_said_and_not_shown(memory: AgentMemory) -> None:
+def test_explain_reports_another_users_session_without_showing_it(memory: AgentMemory) -> None:
     """Wrong: `explain` shows another user's session, or does not warn that it is another user's."""
     memory.update("mon", user(LISBON), user_id="ben")
     explained = memory.explain("Where do I live?", user_id="ana", session_id="mon")
@@ -67,7 +67,7 @@ def test_anothers_session_is_said_and_not_shown(memory: AgentMemory) -> None:
     assert "belongs to no user yet" in " ".join(explained.warnings)
 
 
-def test_notes_are_recalled_with_their_day(memory: AgentMemory) -> None:
+def test_notes_are_recalled_with_their_date(memory: AgentMemory) -> None:
     """Wrong: a note given a date is not recalled, or shown with another date."""
     memory.remember("Ana lives in Lisbon.", user_id="ana", at=date(2024, 5, 1))
     explained = memory.explain("Where does Ana live?", user_id="ana")
@@ -76,7 +76,7 @@ def test_notes_are_recalled_with_their_day(memory: AgentMemory) -> None:
         memory.explain("Where does Ana live?")
 
 
-def test_what_left_the_window_and_what_covers_it() -> None:
+def test_explain_lists_dropped_and_summarized_messages() -> None:
     """Wrong: `explain` does not say which messages left the window or are summarized."""
     overflow = Chain([ClearTools(keep_tokens=0, at_least=1), Summarize(max_summary_tokens=60)])
     with AgentMemory("memory://", max_tokens=400, overflow=overflow, blocks=[]) as memory:
@@ -95,7 +95,7 @@ def test_what_left_the_window_and_what_covers_it() -> None:
     assert f"left the window: 1 to {head.start}" in str(explained)
 
 
-def test_what_neither_summary_nor_recall_covers() -> None:
+def test_explain_lists_messages_in_neither_summary_nor_recalls() -> None:
     """Wrong: `explain` does not say which messages are in neither the summary nor the recalls."""
     with AgentMemory("memory://", max_tokens=600, overflow=Trim(), recall_timeout=30) as memory:
         for number in range(40):

@@ -33,7 +33,7 @@ def shown(model: Model) -> list[str]:
     return [one for one in model.asked if "<messages>" in one]
 
 
-def test_what_costs_no_call(model: Model) -> None:
+def test_a_batch_without_text_of_the_user_costs_no_call(model: Model) -> None:
     """Wrong: a batch without text of the user costs a call."""
     with remembering(model) as memory:
         silent = [said("Be kind.", role="system"), said("I am here to help", role="assistant")]
@@ -56,7 +56,7 @@ def test_a_batch_too_long_for_the_model_is_split(model: Model) -> None:
             assert int(number) == int(word) + 1
 
 
-def test_a_server_that_finds_it_too_long(fake: FakeLLM) -> None:
+def test_a_batch_that_the_server_refuses_as_too_long_is_split(fake: FakeLLM) -> None:
     """Wrong: a batch that the server refuses as too long is not split, and fails for ever."""
     fake.fail(400, code="context_length_exceeded", message="maximum context length", times=2)
     with open_at(fake) as memory:
@@ -70,7 +70,7 @@ def test_a_server_that_finds_it_too_long(fake: FakeLLM) -> None:
         assert "the end" in told[-1]
 
 
-def test_a_server_that_finds_everything_too_long(fake: FakeLLM) -> None:
+def test_a_message_that_is_always_too_long_fails_after_few_calls(fake: FakeLLM) -> None:
     """Wrong: a message that is always refused is retried for ever, or counts as absorbed."""
     fake.fail(400, code="context_length_exceeded", message="maximum context length", times=99)
     with open_at(fake) as memory:
@@ -95,7 +95,7 @@ GOOD = json.dumps({"facts": [{"text": "Lives in Rome.", "message": 1, "quote": "
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_an_answer_in_another_form_is_asked_for_again(bad: str, fake: FakeLLM) -> None:
+def test_an_invalid_answer_is_requested_again_with_the_error(bad: str, fake: FakeLLM) -> None:
     """Wrong: an invalid answer counts as one without facts, or is retried without the error."""
     fake.reply(bad)
     fake.reply(GOOD)
@@ -109,7 +109,7 @@ def test_an_answer_in_another_form_is_asked_for_again(bad: str, fake: FakeLLM) -
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_second_one_is_a_failure(bad: str, fake: FakeLLM) -> None:
+def test_a_second_invalid_answer_is_a_failure(bad: str, fake: FakeLLM) -> None:
     """Wrong: after two invalid answers the messages count as absorbed."""
     fake.default = bad
     with open_at(fake, absorb_attempts=3) as memory:
@@ -146,7 +146,7 @@ def second_calls(model: Model) -> list[str]:
     return [one for one in model.asked if one.startswith("<facts>")]
 
 
-def test_two_times_of_one_thing_in_one_message() -> None:
+def test_two_times_of_one_event_become_two_facts() -> None:
     """Wrong: of two events with the same text but different times one is dropped."""
     model = Model()
     told = "I was in Kyoto in 2019 and in 2021"
@@ -169,7 +169,7 @@ def test_the_same_words_cost_no_second_call(model: Model) -> None:
         assert len(fact.evidence) == 5
 
 
-def test_two_calls_at_most(model: Model) -> None:
+def test_a_batch_costs_at_most_two_calls(model: Model) -> None:
     """Wrong: a batch with many facts costs more than two calls."""
     with remembering(model) as memory:
         for day in (1, 2):
@@ -182,7 +182,7 @@ def test_two_calls_at_most(model: Model) -> None:
         assert len(memory.user("ada").facts()) == 60
 
 
-def test_known_facts_stand_before_the_messages(model: Model) -> None:
+def test_the_first_request_lists_stored_facts_before_the_messages(model: Model) -> None:
     """Wrong: the first request lacks the known facts, so that an update costs a second call."""
     model.tell("I live in Rome", "Ada lives in <Rome>.", category="home", kind="state")
     moved = ("update", "Ada lives in <Rome>.")
@@ -242,14 +242,14 @@ BOTH, NEWER = ["Lives in Rome.", "Lives in Bonn."], ["Lives in Bonn."]
     ],
 )
 @pytest.mark.usefixtures("unshown")
-def test_numbers_outside_the_list_are_dropped(
+def test_unlisted_numbers_go(
     answers: list[dict[str, Any]], current: list[str], fake: FakeLLM
 ) -> None:
     """Wrong: an invalid number changes a fact or fails the batch, or an unanswered fact is lost."""
     assert answering(fake, *answers) == current
 
 
-def test_the_same_of_what_came_just_before(fake: FakeLLM) -> None:
+def test_two_new_facts_with_the_same_meaning_are_merged(fake: FakeLLM) -> None:
     """Wrong: two new facts that the model calls the same are both stored, or lose a source."""
     found = [
         {"text": "Lives in Rome.", "message": 1, "quote": "Rome", "category": "home"},
@@ -264,7 +264,7 @@ def test_the_same_of_what_came_just_before(fake: FakeLLM) -> None:
         assert [one.seq for one in fact.evidence] == [1, 2]
 
 
-def test_what_is_refused_is_counted_without_its_text(fake: FakeLLM) -> None:
+def test_the_audit_counts_refused_findings_without_their_text(fake: FakeLLM) -> None:
     """Wrong: the audit does not count refused findings, or their text is stored."""
     fake.reply_json(
         {
@@ -295,7 +295,7 @@ def test_what_is_refused_is_counted_without_its_text(fake: FakeLLM) -> None:
         assert "secret" not in str(kept).lower()
 
 
-def test_a_prompt_of_ones_own() -> None:
+def test_a_custom_prompt_includes_the_rules_and_categories() -> None:
     """Wrong: a custom prompt is sent without the rules for answers, or without the categories."""
     versions = set()
     for prompt in (None, "Note allergies: {categories} {x}.", "Note pets."):
@@ -315,7 +315,7 @@ def test_a_prompt_of_ones_own() -> None:
     assert len(versions) == 3
 
 
-def test_a_model_of_ones_own(fake: FakeLLM) -> None:
+def test_a_block_with_its_own_model_calls_that_model(fake: FakeLLM) -> None:
     """Wrong: a block with its own model calls the memory's model."""
     fake.default = GOOD
     blocks = [ExtractiveMemory(model="openai/other")]

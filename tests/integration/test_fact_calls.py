@@ -54,7 +54,7 @@ BEFORE = [HOME, "Works at Acme."]
 AFTER = ["Has a dog named Rex.", MOVED, "Works at Acme."]
 
 
-def test_what_held_and_what_was_known(store: Store, model: Model) -> None:
+def test_facts_of_an_earlier_time_can_be_read(store: Store, model: Model) -> None:
     """Wrong: a newer fact erases older ones, or a fact that was read back has lost its times."""
     with remembering(model, store) as memory:
         told(memory)
@@ -75,7 +75,7 @@ def test_what_held_and_what_was_known(store: Store, model: Model) -> None:
         assert now(memory, "bob") == []
 
 
-def test_a_refinement_may_repeat_the_code_of_a_known_fact() -> None:
+def test_a_refinement_may_repeat_a_number_of_the_earlier_fact() -> None:
     """Wrong: the news is refused, because its text repeats a long number of the known fact."""
     model = Model()
     buys, lives = "Buys a house for 690000 euros.", "Lives in the house bought for 690000 euros."
@@ -87,7 +87,7 @@ def test_a_refinement_may_repeat_the_code_of_a_known_fact() -> None:
         assert now(memory) == [lives]
 
 
-def test_moments(model: Model) -> None:
+def test_a_timestamp_requires_a_time_zone(model: Model) -> None:
     """Wrong: a date is read in the machine's time zone, or a time without a zone is accepted."""
     with remembering(model) as memory:
         told(memory)
@@ -110,7 +110,7 @@ def test_moments(model: Model) -> None:
                     memory.user("ada").profile(**{name: naive})
 
 
-def test_somebody_must_be_named(model: Model) -> None:
+def test_an_invalid_user_or_fact_id_is_refused(model: Model) -> None:
     """Wrong: an invalid user or fact id returns or forgets facts."""
     with remembering(model) as memory:
         told(memory)
@@ -127,7 +127,7 @@ def test_somebody_must_be_named(model: Model) -> None:
         memory.user("ada").facts()
 
 
-def test_sessions_and_whose_they_are(model: Model) -> None:
+def test_facts_of_a_session_are_shown_only_to_its_user(model: Model) -> None:
     """Wrong: a session shows facts of another session, or a user those of another user."""
     with remembering(model) as memory:
         told(memory)
@@ -162,7 +162,7 @@ def replayed(memory: AgentMemory) -> AgentMemory:
     return memory
 
 
-def test_forget_a_fact(store: Store, model: Model) -> None:
+def test_forgetting_a_fact_restores_the_superseded_one(store: Store, model: Model) -> None:
     """Wrong: forgetting restores no superseded fact, removes others, or a replay undoes it."""
     with remembering(model, store) as memory:
         told(memory)
@@ -180,7 +180,7 @@ def test_forget_a_fact(store: Store, model: Model) -> None:
         assert "Rome" not in str(store.records(FORGOTTEN, "user:ada"))
 
 
-def test_one_fact_of_a_sentence(store: Store) -> None:
+def test_forgetting_a_fact_leaves_other_facts_of_its_sentence(store: Store) -> None:
     """Wrong: forgetting a fact also removes other facts from the same sentence."""
     model = Model()
     sentence = "I am a nurse from Leeds"
@@ -202,13 +202,13 @@ def test_one_fact_of_a_sentence(store: Store) -> None:
 @pytest.mark.parametrize(
     "source", [("s",), ("s", 5, 1), ("s", 0, 2), ("s", "a", 2), ("s", 1, 2, 3), 7]
 )
-def test_a_source_that_names_nothing_is_refused(model: Model, source: Any) -> None:
+def test_an_invalid_source_is_refused(model: Model, source: Any) -> None:
     """Wrong: an invalid source is ignored, or raises an error of Python."""
     with remembering(model) as memory, pytest.raises(InvalidInput, match="session's id"):
         memory.user("ada").forget(source=source)
 
 
-def test_what_waits_in_a_forgotten_part(model: Model) -> None:
+def test_pending_messages_of_a_forgotten_source_are_not_absorbed(model: Model) -> None:
     """Wrong: pending messages of a forgotten session are absorbed later."""
     with remembering(model) as memory:
         memory.update("s", said("I have a dog named Rex"), user_id="ada")
@@ -218,7 +218,7 @@ def test_what_waits_in_a_forgotten_part(model: Model) -> None:
         assert now(memory) == ["Works at Acme."]
 
 
-def test_taken_back_after_it_was_forgotten(store: Store, model: Model) -> None:
+def test_a_message_under_a_forgotten_and_popped_seq_is_absorbed(store: Store, model: Model) -> None:
     """Wrong: a message stored under the seq of a forgotten and popped one is never absorbed, or the
     rest is remembered again."""
     with remembering(model, store) as memory:
@@ -283,7 +283,7 @@ def test_a_changed_message_is_absorbed_like_a_new_one(store: Store, model: Model
         assert ["\n[4]" in text for text in model.asked] == [False]
 
 
-def test_the_audit(store: Store, model: Model) -> None:
+def test_the_audit_lists_changes_in_order_with_reasons(store: Store, model: Model) -> None:
     """Wrong: the audit omits a change, or lists it out of order or without its reason."""
     model.tell("never had a dog", "Has no dog.", ("contradict", "Has a dog named Rex."))
     model.finds["never had a dog"][0]["category"] = "pets"
@@ -324,7 +324,7 @@ def test_the_audit(store: Store, model: Model) -> None:
     assert {one.block for one in changes} == {"extractive"}
 
 
-def test_what_recall_shows(model: Model) -> None:
+def test_a_recalled_fact_shows_its_times_and_role(model: Model) -> None:
     """Wrong: a recalled fact lacks its times or role, or a superseded one is shown by default."""
     model.tell("contract ends", "Rents a flat.", category="home", since="2023", until="2024-03")
     model.tell("you like jazz", "Likes jazz.", category="preference")
@@ -358,7 +358,7 @@ def test_a_context_has_only_relevant_facts(model: Model, question: str) -> None:
         assert len(found) == 3
 
 
-def test_another_embedder(tmp_path: Path, model: Model) -> None:
+def test_facts_are_found_after_a_change_of_the_embedder(tmp_path: Path, model: Model) -> None:
     """Wrong: after a change of the embedder, vectors of two models are compared."""
     with FakeLLM(model) as fake:
         for number, embedding in enumerate([None, "openai/embed", "local", "openai/other"]):
@@ -379,7 +379,7 @@ def test_another_embedder(tmp_path: Path, model: Model) -> None:
 
 
 @pytest.mark.parametrize("call", ["facts", "stale", "audit", "forget"])
-def test_without_a_block_of_facts_the_calls_say_what_to_add(call: str) -> None:
+def test_calls_without_a_fact_block_raise_an_error_with_the_fix(call: str) -> None:
     """Wrong: without a block for facts the calls return nothing instead of an error."""
     arguments = ("some-id",) if call == "forget" else ()
     with AgentMemory(store="memory://") as memory:

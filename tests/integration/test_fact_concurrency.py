@@ -102,7 +102,7 @@ def test_one_session_is_absorbed_once(fake: FakeLLM) -> None:
         assert len(fake.requests) == 1
 
 
-def test_what_is_said_at_once_in_one_session_is_one_fact(fake: FakeLLM) -> None:
+def test_equal_messages_absorbed_concurrently_become_one_fact(fake: FakeLLM) -> None:
     """Wrong: equal messages that are absorbed concurrently each become a fact."""
     with opened(fake) as memory:
 
@@ -115,7 +115,7 @@ def test_what_is_said_at_once_in_one_session_is_one_fact(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("texts", [SAME, WORDINGS])
-def test_threads_know_of_each_other(fake: FakeLLM, texts: list[str]) -> None:
+def test_concurrent_threads_store_a_fact_once(fake: FakeLLM, texts: list[str]) -> None:
     """Wrong: sessions of one user that are absorbed concurrently each store the same fact."""
     with opened(fake) as memory:
         for session, text in zip(SESSIONS, texts, strict=True):
@@ -141,7 +141,7 @@ memory.close()
 """
 
 
-def test_processes_know_of_each_other(fake: FakeLLM, url: str) -> None:
+def test_concurrent_processes_store_a_fact_once(fake: FakeLLM, url: str) -> None:
     """Wrong: processes over one file each store the same fact."""
     with opened(fake, url) as memory, ExitStack() as stack:
         for session, text in zip(SESSIONS, WORDINGS, strict=True):
@@ -166,7 +166,7 @@ def test_processes_know_of_each_other(fake: FakeLLM, url: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["<messages>", "<facts>"])
-def test_users_wait_for_nobody(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_no_user_delays_another(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """Wrong: while the model answers for one user, other users' messages are not absorbed."""
     monkeypatch.setattr("agent_memory.ltm_blocks.extractive.extraction._MOST_FACTS", 0)
     asked, go_on = threading.Event(), threading.Event()
@@ -240,7 +240,7 @@ def absorbed(fake: FakeLLM, text: str, fate: Fate) -> MemoryStore:
 
 
 @pytest.mark.parametrize("text", [SAME[0], WORDINGS[2]])
-def test_a_worker_killed_at_any_step_leaves_no_trace(
+def test_a_killed_worker_leaves_nothing(
     fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """Wrong: facts of a killed worker are lost, stored twice, or have a doubled source."""
@@ -258,7 +258,7 @@ def test_a_worker_killed_at_any_step_leaves_no_trace(
         ], fate.steps[-1]
 
 
-def test_what_a_killed_worker_found_otherwise_is_gone(fake: FakeLLM) -> None:
+def test_a_retry_replaces_the_different_fact_of_a_killed_worker(fake: FakeLLM) -> None:
     """Wrong: a killed worker's fact stays though the retry found another, or both are compared."""
     store = MemoryStore()
     fate = Fate()

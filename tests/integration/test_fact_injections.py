@@ -265,7 +265,7 @@ OWN = {fact for fact, _ in TOLD.values()}
 
 @pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
-def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attempt) -> None:
+def test_the_model_sees_only_text_of_configured_roles(fake: FakeLLM, attempt: Attempt) -> None:
     """Wrong: a tool's result, a system message or a recall is shown, or becomes a fact."""
     it = talk(fake)
     with it.memory:
@@ -281,7 +281,7 @@ def test_what_nobody_may_tell_by_is_not_even_shown(fake: FakeLLM, attempt: Attem
 
 @pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
-def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt) -> None:
+def test_text_of_an_assistant_changes_no_fact_of_the_user(fake: FakeLLM, attempt: Attempt) -> None:
     """Wrong: text that an assistant was made to say changes or hides a fact of the user."""
     it = talk(fake)
     with it.memory:
@@ -300,9 +300,7 @@ def test_what_an_assistant_says_changes_nothing(fake: FakeLLM, attempt: Attempt)
 @pytest.mark.long
 @pytest.mark.parametrize("attempt", EACH)
 @pytest.mark.parametrize("place", ["tool", "assistant"])
-def test_where_all_may_tell_the_user_is_believed(
-    fake: FakeLLM, attempt: Attempt, place: Place
-) -> None:
+def test_facts_of_the_user_outrank_others(fake: FakeLLM, attempt: Attempt, place: Place) -> None:
     """Wrong: a fact from a tool changes, hides or crowds out one that the user stated."""
     it = talk(fake, roles=("user", "assistant", "tool"))
     with it.memory:
@@ -331,7 +329,7 @@ def test_where_all_may_tell_the_user_is_believed(
 
 
 @pytest.mark.long
-def test_the_model_obeys(fake: FakeLLM) -> None:
+def test_the_scripted_model_obeys_injected_text(fake: FakeLLM) -> None:
     """Wrong: the attempts fail only because the test's model does not obey them."""
     it = talk(fake, roles=("user", "assistant", "tool"))
     shown = [one for one in ATTEMPTS if one.shown]

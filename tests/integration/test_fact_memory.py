@@ -31,7 +31,7 @@ def model() -> Model:
     return model
 
 
-def test_recall_shows_what_others_have_changed(url: str, model: Model) -> None:
+def test_a_recall_reflects_changes_of_other_processes(url: str, model: Model) -> None:
     """Wrong: a process recalls facts that another has forgotten or deleted, or misses new ones."""
     with remembering(model, url) as one, remembering(model, url) as other:
         absorbed(one, "s1", said("I live in Oslo"))
@@ -55,7 +55,7 @@ def test_recall_shows_what_others_have_changed(url: str, model: Model) -> None:
         assert recalled(one, "ben") == ["Rows."]
 
 
-def test_a_deletion_that_has_begun_hides_facts(model: Model) -> None:
+def test_an_unfinished_deletion_hides_facts_of_the_session(model: Model) -> None:
     """Wrong: facts of a session are shown although its interrupted deletion hides the session."""
     rome = model.tell("I live in Rome", "Lives in Rome.", ("update", "Lives in Oslo."))
     with remembering(model, keep_contexts=True) as memory:
@@ -75,7 +75,7 @@ def test_a_deletion_that_has_begun_hides_facts(model: Model) -> None:
         assert "Rows" in shown()
 
 
-def test_what_is_absorbed_anew_takes_the_place_of_what_was(url: str) -> None:
+def test_claims_of_a_repeated_absorb_replace_the_earlier_ones(url: str) -> None:
     """Wrong: a process still recalls claims that another process replaced."""
     model = Model()
     with remembering(model, url) as one, remembering(model, url) as two:
@@ -89,7 +89,7 @@ def test_what_is_absorbed_anew_takes_the_place_of_what_was(url: str) -> None:
         assert [one.text for one in kept if "fact" in one.metadata] == ["Owns a dog."]
 
 
-def test_an_erasure_in_the_middle_of_an_absorb(url: str) -> None:
+def test_an_erasure_during_another_absorb_takes_effect(url: str) -> None:
     """Wrong: a process recalls a session that was erased while another process absorbed a batch."""
     model = Model()
     armed: list[int] = []
@@ -118,7 +118,7 @@ def test_an_erasure_in_the_middle_of_an_absorb(url: str) -> None:
             assert recalled(third) == recalled(one) == recalled(two) == left
 
 
-def test_an_erasure_without_the_block(url: str) -> None:
+def test_an_erasure_by_a_memory_without_the_block_takes_effect(url: str) -> None:
     """Wrong: a process still recalls facts that a memory without the block erased."""
     model = Model()
     with remembering(model, url) as one, remembering(model, url) as two:
@@ -131,7 +131,7 @@ def test_an_erasure_without_the_block(url: str) -> None:
         assert texts(two.user("ada").facts()) == ["Likes tea."]
 
 
-def test_one_who_recalls_often_reads_once(model: Model) -> None:
+def test_repeated_recalls_read_the_facts_once(model: Model) -> None:
     """Wrong: each recall reads all facts again."""
     read: list[str] = []
     store = MemoryStore()
@@ -145,7 +145,7 @@ def test_one_who_recalls_often_reads_once(model: Model) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("by", ["fact", "source"])
-def test_forgetting_cut_short(model: Model, by: str) -> None:
+def test_an_interrupted_forget_leaves_no_half_forgotten_fact(model: Model, by: str) -> None:
     """Wrong: after a crash a fact is half forgotten, or is back."""
     model.tell("Oslo is my home", "Lives in Oslo.", category="home")
     for step in range(20):

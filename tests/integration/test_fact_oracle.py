@@ -103,7 +103,7 @@ def absorbed_once(seed: int) -> Absorbed:
 
 
 @HUNDREDS
-def test_what_held_and_what_was_known_of_it_at_any_moment(first: int) -> None:
+def test_facts_of_any_time_match_the_statements(first: int) -> None:
     """Wrong: a late, early, wrong, repeated or disordered statement gives wrong facts."""
     for seed in range(first, first + 100):
         absorbed, chance = absorbed_once(seed), random.Random(seed)
@@ -117,7 +117,7 @@ def test_what_held_and_what_was_known_of_it_at_any_moment(first: int) -> None:
 
 
 @HUNDREDS
-def test_what_was_told_in_full_is_known_as_it_was(first: int) -> None:
+def test_facts_of_a_completely_stated_life_match_the_truth(first: int) -> None:
     """Wrong: a life that was told completely is not known as it was."""
     seen = 0
     for seed in range(first, first + 100):
@@ -143,7 +143,7 @@ def _lived(stretches: Sequence[Stretch], at: datetime) -> list[str]:
 
 
 @HUNDREDS
-def test_times_of_facts(first: int) -> None:
+def test_facts_have_the_times_of_their_statements(first: int) -> None:
     """Wrong: a fact has a wrong begin, end, or time at which it was superseded."""
     seen = 0
     for seed in range(first, first + 100):
@@ -192,7 +192,7 @@ def _in_force(held: Any, one: Statement) -> bool:
 
 
 @HUNDREDS
-def test_forgetting_is_as_if_it_had_never_been_told(first: int) -> None:
+def test_a_forgotten_statement_no_longer_affects_facts(first: int) -> None:
     """Wrong: a forgotten statement still affects facts, takes others with it, or comes back."""
     for seed in range(first, first + 100):
         absorbed = Absorbed(history(seed))
@@ -292,7 +292,7 @@ def talk(memory: AgentMemory) -> Iterator[None]:
 
 @pytest.mark.parametrize("careful", [True, False])
 @pytest.mark.parametrize("roles", [("user",), ("user", "assistant")])
-def test_what_is_recalled_is_not_learned_again(roles: Any, careful: bool) -> None:
+def test_a_repeated_recall_does_not_become_another_fact(roles: Any, careful: bool) -> None:
     """Wrong: a recalled fact that is repeated becomes another fact."""
     store = MemoryStore()
     with FakeLLM(Greedy(careful=careful)) as fake:

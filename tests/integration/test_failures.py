@@ -48,7 +48,7 @@ class SplitsPairs(Strategy):
         return Cut(window.entries[-2].seq, (window.entries[0].seq,))
 
 
-def test_whole_turns_whatever_a_strategy_answers() -> None:
+def test_a_strategy_cannot_separate_a_call_from_its_result() -> None:
     """Wrong: a strategy can separate a call from its result."""
     with AgentMemory(store="memory://", max_tokens=300, overflow=SplitsPairs()) as memory:
         for i in range(30):
@@ -107,7 +107,7 @@ class Dead(Silent):
         return [Recall(block=self.name, id="r", text=f"What {self.name} knows.")]
 
 
-class Asked:
+class CallRecorder:
     """A memory with blocks that can fail, and with its own clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, timeout: float, *names: str) -> None:
@@ -131,7 +131,7 @@ class Asked:
     def calls(self, name: str) -> int:
         return len(self.blocks[name].asked)
 
-    def __enter__(self) -> Asked:
+    def __enter__(self) -> CallRecorder:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -140,9 +140,9 @@ class Asked:
         self.memory.close()
 
 
-def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_block_is_paused_after_repeated_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: each `get` waits for a block that hangs, or one that recovered is never called."""
-    with Asked(monkeypatch, 0.05, "hangs", "works") as asked:
+    with CallRecorder(monkeypatch, 0.05, "hangs", "works") as asked:
         asked.blocks["hangs"].gate.clear()
         for n in range(20):
             context = asked.get()
@@ -169,7 +169,7 @@ def test_a_dead_block_does_not_cost_each_get_its_timeout(monkeypatch: pytest.Mon
 def test_slow_queries_pause_one_block(thread: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: after slow queries, other users, or a busy machine's local blocks, recall nothing."""
     monkeypatch.setattr(Dead, "query_thread", thread)
-    with Asked(monkeypatch, 0.05, "hangs") as asked:
+    with CallRecorder(monkeypatch, 0.05, "hangs") as asked:
         asked.blocks["hangs"].gate.clear()
         for _ in range(3):
             assert asked.get().warnings
@@ -178,9 +178,9 @@ def test_slow_queries_pause_one_block(thread: str, monkeypatch: pytest.MonkeyPat
         assert asked.get("t", "ben").warnings == []
 
 
-def test_a_block_that_rested_has_one_caller_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paused_block_is_tried_by_one_caller_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: when the pause of a failed block ends, all callers wait for it at once."""
-    with Asked(monkeypatch, 60.0, "one") as asked:
+    with CallRecorder(monkeypatch, 60.0, "one") as asked:
         block = asked.blocks["one"]
         block.broken.append(ConnectionError("down"))
         asked.get()
@@ -204,9 +204,9 @@ def test_a_block_that_rested_has_one_caller_at_a_time(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("text", [None, 7])
-def test_rubbish_from_a_block_is_a_warning(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_recall_causes_a_warning(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a recall whose text is no string makes `get` fail."""
-    with Asked(monkeypatch, 5.0, "one", "two") as asked:
+    with CallRecorder(monkeypatch, 5.0, "one", "two") as asked:
         rubbish = [Recall(block="one", id="r", text=text)]
         object.__setattr__(asked.blocks["one"], "get", lambda *args: rubbish)
         context = asked.get()

@@ -165,7 +165,7 @@ def absorbs_more(place: Place) -> None:
 WORK = [absorbs, absorbs_more, deletes, deletes_the_user, pops, retries, replays]
 
 
-def says_more(place: Place) -> None:
+def appends_more(place: Place) -> None:
     place.say("four", "five")
     place.two.flush()
 
@@ -174,18 +174,18 @@ def is_gone(place: Place) -> None:
     place.two.delete("s")
 
 
-def begins_anew(place: Place) -> None:
+def deletes_and_appends(place: Place) -> None:
     place.two.delete("s")
     place.say("fresh")
     place.two.flush()
 
 
-def begins_anew_unabsorbed(place: Place) -> None:
+def deletes_and_appends_unabsorbed(place: Place) -> None:
     place.two.delete("s")
     place.say("fresh", "fruit", "for", "all")
 
 
-def is_anothers(place: Place) -> None:
+def passes_to_another_user(place: Place) -> None:
     place.two.delete("s")
     place.say("bob's", user="bob")
     place.two.flush()
@@ -195,26 +195,33 @@ def is_shorter(place: Place) -> None:
     place.two.pop("s", 2)
 
 
-def is_said_again(place: Place) -> None:
+def pops_and_appends(place: Place) -> None:
     place.two.pop("s", 2)
     place.say("two, again")
     place.two.flush()
 
 
-def is_said_again_unabsorbed(place: Place) -> None:
+def pops_and_appends_unabsorbed(place: Place) -> None:
     place.two.pop("s", 2)
     place.say("two, again")
 
 
-def has_no_user_any_more(place: Place) -> None:
+def loses_its_user(place: Place) -> None:
     place.two.delete_user("ann")
     place.say("who am I", session="t", user="ann")
     place.two.flush()
 
 
 BETWEEN = [
-    *(says_more, is_gone, begins_anew, begins_anew_unabsorbed, is_anothers, is_shorter),
-    *(is_said_again, is_said_again_unabsorbed, has_no_user_any_more),
+    *(
+        appends_more,
+        is_gone,
+        deletes_and_appends,
+        deletes_and_appends_unabsorbed,
+        passes_to_another_user,
+        is_shorter,
+    ),
+    *(pops_and_appends, pops_and_appends_unabsorbed, loses_its_user),
 ]
 
 
@@ -272,7 +279,7 @@ def ends_right(place: Place, work: Act) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("work", WORK)
-def test_a_stalled_worker(work: Act, between: Act) -> None:
+def test_a_stalled_worker_overwrites_no_newer_data(work: Act, between: Act) -> None:
     """Wrong: a worker that stalled overwrites newer data with its old state."""
     for place in stalled(lambda: prepared(work), lambda place: _meanwhile(place, between)):
         ends_right(place, work)
@@ -317,7 +324,7 @@ def nobodys() -> Place:
         lambda place: place.one.components.work.process("s", scheduled=True),
     ],
 )
-def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
+def test_completing_a_deletion_keeps_the_next_session(work: Callable[[Place], object]) -> None:
     """Wrong: a worker that completes a deletion also deletes the new session under that id."""
     for place in stalled(marked, lambda place: place.say("fresh", user=None)):
         work(place)
@@ -328,7 +335,7 @@ def test_two_that_finish_one_deletion(work: Callable[[Place], object]) -> None:
             place.check()
 
 
-def test_pops_and_deletions_cross_other_writes() -> None:
+def test_pops_and_deletions_remove_no_newer_message() -> None:
     """Wrong: a pop or a deletion removes a newer message that it does not return."""
     for place in stalled(filled, lambda place: place.say("four")):
         taken = [message.text() for message in place.one.pop("s", 1)]
@@ -337,7 +344,7 @@ def test_pops_and_deletions_cross_other_writes() -> None:
             assert sorted([*left, *taken]) == ["four", "one", "three", "two"], place.steps.at
             assert taken in (["three"], ["four"])
             place.check()
-    for place in stalled(filled, is_anothers):
+    for place in stalled(filled, passes_to_another_user):
         place.one.delete_user("ann")
         if place.steps.at:
             heads = {head.session_id: head.user_id for head in place.two.sessions()}
@@ -345,20 +352,22 @@ def test_pops_and_deletions_cross_other_writes() -> None:
             place.check()
 
 
-def is_named_and_absorbed(place: Place) -> None:
+def gets_a_user_and_is_absorbed(place: Place) -> None:
     place.say("I am Ann")
     place.two.flush()
 
 
-@pytest.mark.parametrize("between", [lambda place: place.say("I am Ann"), is_named_and_absorbed])
+@pytest.mark.parametrize(
+    "between", [lambda place: place.say("I am Ann"), gets_a_user_and_is_absorbed]
+)
 @pytest.mark.parametrize("work", [absorbs, takes_a_turn, pops, deletes, replays])
-def test_a_session_gets_a_user(work: Act, between: Act) -> None:
+def test_records_move_to_the_user_that_a_session_gets(work: Act, between: Act) -> None:
     """Wrong: records of a session stay under the session after it got a user."""
     for place in stalled(nobodys, between):
         ends_right(place, work)
 
 
-def test_a_block_that_can_not_forget() -> None:
+def test_a_block_that_failed_to_forget_leaves_no_records_of_the_session() -> None:
     """Wrong: a block that failed to forget keeps records under the session besides the user's."""
     place = nobodys()
     place.two.flush()
@@ -389,7 +398,7 @@ def is_retried(place: Place) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("between", [nothing, is_retried, *BETWEEN])
 @pytest.mark.parametrize("call", ["write", "erase"])
-def test_a_block_that_writes_late(call: str, between: Act, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_writes_are_fixed(call: str, between: Act, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: writes or deletions of a timed-out block are never corrected."""
     place = Place(absorb_timeout=0.25)
     over, broken = threading.Event(), ["before " + call, "after " + call]

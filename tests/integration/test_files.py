@@ -33,7 +33,7 @@ def opened(tmp_path: Path) -> Callable[..., AgentMemory]:
     return open_memory
 
 
-def test_files_last(opened: Callable[..., AgentMemory]) -> None:
+def test_files_persist_after_their_memory_is_closed(opened: Callable[..., AgentMemory]) -> None:
     """Wrong: files are lost when their memory is closed, or are read back with another text."""
     texts = {
         PLAN: "one\r\ntwo\n\n",
@@ -50,7 +50,7 @@ def test_files_last(opened: Callable[..., AgentMemory]) -> None:
         assert files.read("/memories/cafe\u0301/日本/") == texts["/memories/caf\u00e9/日本"]
 
 
-def test_limits(opened: Callable[..., AgentMemory]) -> None:
+def test_limits_of_files_are_enforced(opened: Callable[..., AgentMemory]) -> None:
     """Wrong: a limit is not enforced, is enforced too early, or a refused call changes a file."""
     with opened(max_files=3, max_chars=10, max_total_chars=15) as memory:
         files = memory.user("ana").files()
@@ -79,7 +79,7 @@ def test_limits(opened: Callable[..., AgentMemory]) -> None:
 
 
 @pytest.mark.parametrize("text", ["a\ud800", "\udfff"])
-def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: str) -> None:
+def test_half_a_surrogate_pair_is_refused(opened: Callable[..., AgentMemory], text: str) -> None:
     """Wrong: a file stores half a surrogate pair."""
     with opened() as memory:
         files = memory.user("ana").files()
@@ -99,7 +99,7 @@ def test_texts_that_no_file_can_keep(opened: Callable[..., AgentMemory], text: s
 
 @pytest.mark.parametrize("stop", range(1, 7))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
+def test_an_interrupted_rename_loses_no_file(stop: int, when: str) -> None:
     """Wrong: a rename that is interrupted loses a file, or leaves it under both names."""
     writes = -1
 
@@ -130,7 +130,7 @@ def test_a_rename_that_stops_half_way(stop: int, when: str) -> None:
         assert files.paths() == [f"/memories/new/{number}" for number in range(4)]
 
 
-def test_edits_at_the_same_time(tmp_path: Path) -> None:
+def test_concurrent_edits_of_a_file_lose_no_line(tmp_path: Path) -> None:
     """Wrong: concurrent inserts into one file lose a line."""
 
     def linger(step: str) -> None:
@@ -153,7 +153,7 @@ def test_edits_at_the_same_time(tmp_path: Path) -> None:
         assert sorted(lines) == [f"{worker}-{number}" for worker in range(6) for number in range(5)]
 
 
-def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
+def test_the_tool_runs_every_command_for_its_user_only(opened: Callable[..., AgentMemory]) -> None:
     """Wrong: a command fails, does not name the mistake, or reaches another user's files."""
     with opened() as memory:
 
@@ -187,7 +187,7 @@ def test_the_tool(opened: Callable[..., AgentMemory]) -> None:
         assert memory.user("ana").files().paths() == []
 
 
-def test_nothing_is_recalled() -> None:
+def test_files_are_not_recalled() -> None:
     """Wrong: a context or a search shows files although the model did not open them."""
     blocks = [FileMemory(), StaticMemory(facts=["The plan is in your files."])]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
@@ -200,7 +200,7 @@ def test_nothing_is_recalled() -> None:
         assert {recall.block for recall in found} == {"static", "log"}  # "log": the message above
 
 
-def test_settings(tmp_path: Path) -> None:
+def test_a_configuration_file_can_set_up_the_file_block(tmp_path: Path) -> None:
     """Wrong: a configuration file cannot set the block up, or its root has no effect."""
     file = tmp_path / "memory.toml"
     file.write_text('store = "memory://"\n[[blocks]]\nkind = "files"\nroot = "/notes"\n')
@@ -217,7 +217,7 @@ def files_of(memory: AgentMemory) -> Files:
     return memory.user("ana").files()
 
 
-def test_a_root_of_ones_own() -> None:
+def test_a_custom_root_is_used_in_paths_and_texts() -> None:
     """Wrong: with another root, paths are wrong, or a text for the model mentions /memories."""
     store = AgentMemory("memory://", blocks=[FileMemory(root="/home/notes/")])
     with store as memory:
@@ -247,7 +247,7 @@ def test_a_root_of_ones_own() -> None:
         FileMemory(root="notes/")
 
 
-def test_create_takes_content_too() -> None:
+def test_create_accepts_content_in_place_of_file_text() -> None:
     """Wrong: `create` refuses `content` in place of `file_text`."""
     with AgentMemory("memory://", blocks=[FileMemory()]) as memory:
         for name, text in (("a", "file_text"), ("b", "content")):
@@ -276,7 +276,7 @@ def test_files_expire() -> None:
         assert own.read("/memories/old.md") == "other words"
 
 
-def test_what_is_written_is_redacted() -> None:
+def test_text_written_to_files_is_redacted() -> None:
     """Wrong: a command writes a secret into a file, or its reply does not mention the redaction."""
     block = FileMemory(redact=Redactor(phones=False))
     with AgentMemory("memory://", blocks=[block]) as memory:

@@ -29,7 +29,7 @@ def memory(url: str) -> Iterator[AgentMemory]:
         yield memory
 
 
-def test_who_asks_before_anything_is_said_finds_it_afterwards(memory: AgentMemory) -> None:
+def test_a_search_of_an_empty_session_does_not_hide_later_messages(memory: AgentMemory) -> None:
     """Wrong: a search right after the system message hides all later messages."""
     memory.update("s", {"role": "system", "content": "Be kind."}, user_id="ana")
     assert memory.search("cat", user_id="ana") == []
@@ -39,7 +39,7 @@ def test_who_asks_before_anything_is_said_finds_it_afterwards(memory: AgentMemor
     assert "Mia" in str(memory.get("t", "What is my cat called?").recalls)
 
 
-def test_nothing_changes_when_it_is_absorbed(memory: AgentMemory) -> None:
+def test_absorbing_a_message_does_not_change_its_id_or_score(memory: AgentMemory) -> None:
     """Wrong: absorbing a message changes its id or score in a search, or it is found twice."""
     for name in ("a", "b"):
         for number in range(12):
@@ -56,7 +56,7 @@ def test_nothing_changes_when_it_is_absorbed(memory: AgentMemory) -> None:
     assert len({one.sources for one in before}) == len(before)
 
 
-def test_what_another_memory_appends_is_seen_at_once(memory: AgentMemory, url: str) -> None:
+def test_messages_of_another_memory_are_found_immediately(memory: AgentMemory, url: str) -> None:
     """Wrong: messages appended by another memory are not found."""
     memory.update("a", user("I live in Porto."), user_id="u")
     assert texts(memory.search("Where do I live?", user_id="u")) == ["user: I live in Porto."]
@@ -68,7 +68,7 @@ def test_what_another_memory_appends_is_seen_at_once(memory: AgentMemory, url: s
     assert found[0] == "user: My sister lives in Braga."
 
 
-def test_what_was_taken_back_is_not_found(memory: AgentMemory) -> None:
+def test_popped_and_deleted_messages_are_not_found(memory: AgentMemory) -> None:
     """Wrong: a popped or deleted message is still found in the index of pending messages."""
     memory.update("a", [user("The code is 4711."), user(SAID)], user_id="u")
     assert len(memory.search("code 4711 peanuts allergic", user_id="u")) == 2
@@ -92,7 +92,7 @@ def test_an_imported_session_is_found(memory: AgentMemory, tmp_path: Path) -> No
         assert texts(other.search(ASKED, user_id="u")) == [f"user: {SAID}"]
 
 
-def test_a_session_without_a_user_is_its_own(memory: AgentMemory) -> None:
+def test_messages_without_a_user_are_found_only_in_their_session(memory: AgentMemory) -> None:
     """Wrong: messages of a session without a user are found from other sessions or users."""
     memory.update("a", user(SAID))
     assert texts(memory.search(ASKED, session_id="a")) == [f"user: {SAID}"]
@@ -101,7 +101,7 @@ def test_a_session_without_a_user_is_its_own(memory: AgentMemory) -> None:
     assert memory.search(ASKED) == []
 
 
-def test_what_left_the_window_is_found_though_nothing_absorbed_it(url: str) -> None:
+def test_a_message_that_left_the_window_is_recalled_before_its_absorb(url: str) -> None:
     """Wrong: a message that left the window is not recalled until a thread has absorbed it."""
     with AgentMemory(store=url, blocks=[VectorMemory()], max_messages=4) as memory:
         memory.update("a", user(SAID), user_id="u")
@@ -129,7 +129,7 @@ def test_a_question_starts_absorbing_a_long_history() -> None:
         until(lambda: memory.stats().blocks["vector"].lag == 0)
 
 
-def test_equal_messages_hide_no_others(memory: AgentMemory) -> None:
+def test_equal_messages_do_not_hide_other_messages(memory: AgentMemory) -> None:
     """Wrong: a question that was asked 150 times crowds all other messages out of the results."""
     said = [
         "Momo is my cat, a grey one with white paws.",
@@ -151,7 +151,7 @@ def test_equal_messages_hide_no_others(memory: AgentMemory) -> None:
         memory.flush()
 
 
-def test_a_search_gives_as_many_as_bear_on_it(memory: AgentMemory) -> None:
+def test_equal_messages_do_not_use_up_the_limit_of_a_search(memory: AgentMemory) -> None:
     """Wrong: equal messages use up the limit, so that a search returns too few."""
     for number in range(14):
         text = f"The parrot of harbour {number} is green and loud."
@@ -164,7 +164,7 @@ def test_a_search_gives_as_many_as_bear_on_it(memory: AgentMemory) -> None:
         memory.flush()
 
 
-def test_of_what_is_said_alike_elsewhere_a_session_keeps_its_own(memory: AgentMemory) -> None:
+def test_a_session_search_finds_messages_that_other_sessions_repeat(memory: AgentMemory) -> None:
     """Wrong: a search of one session misses a message that other sessions contain too."""
     for name in ("a", "b", "c"):
         memory.update(name, user(SAID), user_id="u")
@@ -196,7 +196,7 @@ class Slow(Silent):
     kind: str = "slow"
 
 
-def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None:
+def test_messages_pending_for_a_block_are_recalled_from_the_log(url: str) -> None:
     """Wrong: messages pending for a block are not recalled from the log."""
     with AgentMemory(store=url, blocks=[Slow()]) as memory:
         memory.update("a", user(SAID), user_id="u")
@@ -209,7 +209,7 @@ def test_what_waits_for_another_block_is_recalled_from_the_log(url: str) -> None
         assert memory.search(ASKED, user_id="u") == []
 
 
-def test_a_context_says_what_waits_for_a_block(url: str) -> None:
+def test_a_context_warns_about_messages_pending_for_a_block(url: str) -> None:
     """Wrong: no warning says how many messages are pending for a block."""
     with AgentMemory(store=url, blocks=[Slow(), VectorMemory()]) as memory:
         memory.update("a", [user(SAID), user("Really.")], user_id="u")
@@ -227,7 +227,7 @@ def test_a_context_says_what_waits_for_a_block(url: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["inline", pytest.param("background", marks=pytest.mark.long)])
-def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
+def test_updates_absorb_a_backlog_of_pending_messages(url: str, mode: Any) -> None:
     """Wrong: updates do not absorb pending messages, so that searches become slower."""
     with AgentMemory(url, overflow_mode=mode, recall_timeout=60) as memory:
         for name in range(12):
@@ -243,7 +243,7 @@ def test_where_much_waits_updates_work_it_off(url: str, mode: Any) -> None:
         assert texts(memory.search(ASKED, user_id="u", limit=1)) == [f"user: {SAID}"]
 
 
-def test_loading_counts_for_no_time_limit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_excludes_embedder_loading(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: loading the embedder counts against the recall timeout, or its error is raised."""
     begun = threading.Event()
     real = VectorMemory.get
@@ -270,7 +270,7 @@ def test_loading_counts_for_no_time_limit(url: str, monkeypatch: pytest.MonkeyPa
         assert not begun.is_set()  # not loaded again
 
 
-def test_what_the_window_shows_hides_no_others(memory: AgentMemory) -> None:
+def test_messages_in_the_window_do_not_hide_other_messages(memory: AgentMemory) -> None:
     """Wrong: messages shown in the window crowd all others out of the recalls."""
     for day in range(150):
         memory.update("s", user(f"My cat Momo slept on the roof, day {day}."), user_id="u")
@@ -310,7 +310,7 @@ with AgentMemory(**given, blocks=[VectorMemory()], recall_timeout=60) as memory:
 """
 
 
-def test_the_next_chat_knows_it_on_every_store(store: Store) -> None:
+def test_every_store_finds_a_message_before_its_absorb(store: Store) -> None:
     """Wrong: a message is not found before it is absorbed, or another user finds it."""
     with AgentMemory(store=store, blocks=[VectorMemory()], recall_timeout=60) as memory:
         memory.update("a", [user("Good morning!"), user(SAID)], user_id="u")
@@ -330,7 +330,7 @@ def test_the_next_chat_knows_it_on_every_store(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
-def test_another_process_knows_it(
+def test_another_process_finds_messages_before_their_absorb(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Wrong: another process does not find messages that are not absorbed yet."""
@@ -349,9 +349,7 @@ def test_another_process_knows_it(
     assert asked() == [FOUND, FOUND]
 
 
-def test_a_reader_ends_while_another_process_writes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_ends_while_others_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the end of a program that only asked waits for the backlog, which waits for a lock."""
     monkeypatch.setattr("agent_memory.engine.opened._BACKLOG_SECONDS", 0.2)
     path = tmp_path / "m.db"

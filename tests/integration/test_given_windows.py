@@ -16,7 +16,7 @@ Json = dict[str, Any]
 GIVEN: list[Json] = [user("What is due?"), call(["c1"], "due"), result("c1", "The rent.")]
 
 
-def test_a_given_window_is_shown_and_not_stored() -> None:
+def test_a_window_argument_is_shown_and_not_stored() -> None:
     """Wrong: the given window is stored, or the session's own window is shown too."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", [user("Hello."), assistant("Hello!")])
@@ -35,7 +35,7 @@ def test_a_given_window_is_shown_and_not_stored() -> None:
         assert context.head == memory.get("s").head
 
 
-def test_a_given_window_keeps_the_budget_and_is_not_recalled() -> None:
+def test_a_window_argument_fits_the_budget_and_is_not_recalled() -> None:
     """Wrong: the given window is recalled as well, or the context exceeds its budget."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("old", [user("The rent is 900 euros."), assistant("Noted.")], user_id="ana")
@@ -61,7 +61,7 @@ def test_a_given_window_keeps_the_budget_and_is_not_recalled() -> None:
         assert memory.get("s", window=talk, max_tokens=100).tokens <= 100
 
 
-def test_the_summary_stands_for_what_left_the_session() -> None:
+def test_the_summary_covers_messages_that_left_the_sessions_window() -> None:
     """Wrong: the summary of messages that left the session's window is missing."""
     with FakeLLM("The boxes are blue.") as fake, AgentMemory(
         "memory://", blocks=[], max_tokens=300, overflow=Summarize(max_summary_tokens=60),
@@ -75,7 +75,7 @@ def test_the_summary_stands_for_what_left_the_session() -> None:
         assert memory.get("s", window=held).to_messages() == memory.get("s").to_messages()
 
 
-def test_a_given_window_is_whole_whatever_left_the_session() -> None:
+def test_a_window_argument_is_complete_after_a_cut_of_the_session() -> None:
     """Wrong: after a cut of the session's window, a given window loses its first messages."""
     given = [assistant("Good morning."), user("What is due?")]
     with AgentMemory(store="memory://", blocks=[], max_tokens=300) as memory:
@@ -123,7 +123,7 @@ def test_there_is_one_system_message_at_the_top(system: Any) -> None:
             assert sum(one["role"] == "system" for one in small) <= 1
 
 
-def test_without_anything_to_tell_there_is_none() -> None:
+def test_a_context_without_memory_has_no_system_message() -> None:
     """Wrong: a context has an empty system message."""
     with AgentMemory("memory://", blocks=[], memory_role="leading") as memory:
         assert [one["role"] for one in told(memory)] == ["user"]

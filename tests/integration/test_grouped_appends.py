@@ -51,7 +51,7 @@ def update(memory: AgentMemory, session: str, message: Any, **more: Any) -> Call
     return lambda: memory.update(session, message, **more)
 
 
-def test_each_is_told_of_its_own(memory: AgentMemory) -> None:
+def test_each_call_of_a_batch_gets_its_own_result(memory: AgentMemory) -> None:
     """Wrong: a refused append fails others in its batch, or a call gets the result of another."""
     memory.update("anas", said("first"), user_id="ana")
     memory.update("bens", said("ben's"), user_id="ben")
@@ -79,12 +79,12 @@ def test_each_is_told_of_its_own(memory: AgentMemory) -> None:
     assert [entry.message.content for entry in memory.history("bens")] == ["ben's"]
 
 
-def test_processes_create_and_append_at_once(url: str) -> None:
+def test_processes_create_and_append_concurrently(url: str) -> None:
     """Wrong: processes that start together raise 'database is locked', or lose a message."""
     check_writers(url, "default", 4, 40)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_has_connections_of_its_own(url: str) -> None:
+def test_a_forked_child_opens_its_own_connections(url: str) -> None:
     """Wrong: a forked child corrupts the file that its parent has open."""
     check_fork(url)

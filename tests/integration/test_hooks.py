@@ -80,7 +80,7 @@ def told(tmp_path: Path) -> str:
     return path
 
 
-def test_a_later_session_knows(told: str) -> None:
+def test_a_hook_recalls_an_earlier_session(told: str) -> None:
     """Wrong: a hook does not recall an earlier session, or recalls the agent's own one."""
     for name in ("UserPromptSubmit", "SessionStart"):
         text = context(hook(name, event("other", prompt=WHICH)))
@@ -92,13 +92,13 @@ def test_a_later_session_knows(told: str) -> None:
     assert hook("SessionStart", event("other", cwd="/elsewhere")) == ""
 
 
-def test_a_prompt_in_other_words(told: str) -> None:
+def test_a_hook_recalls_messages_by_meaning(told: str) -> None:
     """Wrong: a hook recalls a message only if it shares words with the prompt."""
     given = event("other", prompt="how can i connect to our pre-production postgres?")
     assert ASKED in context(hook("UserPromptSubmit", given))
 
 
-def test_settings_have_a_say(told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_apply_settings(told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a hook ignores a configuration file or a namespace of the environment."""
     (tmp_path / "c.toml").write_text("max_tokens = 9000\nblocks = []\n")
     given = event("other", prompt=WHICH)
@@ -107,7 +107,7 @@ def test_settings_have_a_say(told: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert hook("UserPromptSubmit", given) == ""
 
 
-def test_twice_is_once_and_reading_goes_on(told: str, tmp_path: Path) -> None:
+def test_a_repeated_hook_reads_and_stores_only_new_messages(told: str, tmp_path: Path) -> None:
     """Wrong: a hook stores messages twice, or reads the transcript from its beginning each time."""
     given = event(transcript_path=told)
     hook("Stop", given)
@@ -123,7 +123,7 @@ def test_twice_is_once_and_reading_goes_on(told: str, tmp_path: Path) -> None:
     assert log() == [ASKED, ANSWERED, "Next?", "Done."]
 
 
-def test_what_was_deleted_stays_deleted(told: str) -> None:
+def test_a_hook_does_not_restore_deleted_messages(told: str) -> None:
     """Wrong: the next hook of a deleted session stores the deleted messages again."""
     with AgentMemory("m.db") as memory:
         memory.delete("claude-code:s", user_id="ana")
@@ -132,7 +132,7 @@ def test_what_was_deleted_stays_deleted(told: str) -> None:
     assert log() == ["And now?"]
 
 
-def test_a_message_that_cannot_be_kept_holds_back_no_other(told: str) -> None:
+def test_a_message_that_cannot_be_stored_does_not_block_later_ones(told: str) -> None:
     """Wrong: a changed message under a known id keeps later messages from being stored."""
     changed = claude("Something else.", ANSWERED, "Third.", "Fourth.")
     write(Path(told), changed)
@@ -142,7 +142,7 @@ def test_a_message_that_cannot_be_kept_holds_back_no_other(told: str) -> None:
     assert log() == [ASKED, ANSWERED, "Third.", "Fourth."]
 
 
-def test_much_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transcript_is_stored_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a hook that runs out of time stores nothing, and starts again each time."""
     path = write(tmp_path / "t.jsonl", claude(*map(str, range(10))))
     monkeypatch.setattr(hooks, "_BATCH", 4)
@@ -163,7 +163,7 @@ def test_after_a_compaction_the_session_itself_is_quoted(tmp_path: Path) -> None
     assert "Which port" not in text
 
 
-def test_another_user_s_session_is_left_alone(told: str, tmp_path: Path) -> None:
+def test_a_hook_neither_reads_nor_changes_another_users_session(told: str, tmp_path: Path) -> None:
     """Wrong: a hook writes into another user's session, or recalls from it."""
     given = event(transcript_path=write(tmp_path / "e.jsonl", claude("mine", "yours")))
     options = ["hook", "Stop", "--user", "eve", "--store", "sqlite:///m.db", "--strict"]
@@ -188,7 +188,7 @@ FAILURES: dict[str, Callable[[Path], str | bytes]] = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_stops_no_agent(failure: str, tmp_path: Path) -> None:
+def test_a_failing_hook_does_not_stop_the_agent(failure: str, tmp_path: Path) -> None:
     """Wrong: a hook that fails exits with an error, which stops the agent."""
     given = FAILURES[failure](tmp_path)
     options = ["hook", "Stop", "--user", "ana", "--store", "sqlite:///m.db"]
@@ -199,7 +199,7 @@ def test_a_failure_stops_no_agent(failure: str, tmp_path: Path) -> None:
     assert invoke([*options, "--strict"], given).exit_code == 1
 
 
-def test_a_memory_that_cannot_be_read(told: str) -> None:
+def test_a_locked_or_damaged_database_does_not_stop_the_agent(told: str) -> None:
     """Wrong: a hook waits for a writer, or a damaged database stops the agent."""
     given = event("other", prompt=WHICH)
     assert ASKED in context(hook("UserPromptSubmit", given))
@@ -263,7 +263,7 @@ WRITTEN: dict[str, Lines] = {
 
 
 @pytest.mark.parametrize("agent", WRITTEN)
-def test_from_stop_to_prompt_as_processes(agent: str, tmp_path: Path) -> None:
+def test_hooks_work_in_separate_processes(agent: str, tmp_path: Path) -> None:
     """Wrong: a hook fails in a new process without a home folder."""
     path = write(tmp_path / "t.jsonl", WRITTEN[agent])
     store = ["--agent", agent, "--user", "ana", "--store", f"sqlite:///{tmp_path}/m.db"]
@@ -293,7 +293,7 @@ def test_a_turn_of_gemini_is_stored_from_its_event(tmp_path: Path) -> None:
     assert ASKED in context(done.stdout)
 
 
-def test_mistakes_in_options_stop_no_agent(tmp_path: Path) -> None:
+def test_wrong_options_do_not_stop_the_agent(tmp_path: Path) -> None:
     """Wrong: a wrong option exits with 2, which agents take for a refused prompt."""
     for wrong in (["UserPromptSubmit"], ["Stop"], ["Stop", "--none"], ["Never"]):
         done = process(*wrong, given="{}")
@@ -304,7 +304,7 @@ def test_mistakes_in_options_stop_no_agent(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_too_much_on_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_above_the_size_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an event of any size is read into memory."""
     monkeypatch.setattr(command, "_LONGEST", 10)
     options = ["hook", "Stop", "--user", "ana", "--store", "sqlite:///m.db"]
@@ -319,7 +319,7 @@ def run(*arguments: str, given: str = "") -> str:
     return done.output
 
 
-def test_install_and_uninstall(tmp_path: Path) -> None:
+def test_install_and_uninstall_preserve_other_settings(tmp_path: Path) -> None:
     """Wrong: hooks are installed without a confirmation or twice, or other settings are lost."""
     path = tmp_path / "home/.claude/settings.json"
     path.parent.mkdir()
@@ -359,7 +359,7 @@ def test_install_and_uninstall(tmp_path: Path) -> None:
         (["install", "codex", "--config", "none.toml"], "none.toml"),
     ],
 )
-def test_what_cannot_be_installed(arguments: list[str], why: str, tmp_path: Path) -> None:
+def test_an_unusable_hook_is_not_installed(arguments: list[str], why: str, tmp_path: Path) -> None:
     """Wrong: a hook that cannot work is installed, or a password is written into settings."""
     done = invoke(["hook", *arguments, "--yes"])
     assert done.exit_code != 0
@@ -368,7 +368,7 @@ def test_what_cannot_be_installed(arguments: list[str], why: str, tmp_path: Path
     assert not (tmp_path / "home/.codex").exists()
 
 
-def test_settings_that_are_no_json_are_left_alone(tmp_path: Path) -> None:
+def test_invalid_settings_files_are_not_overwritten(tmp_path: Path) -> None:
     """Wrong: settings with comments are overwritten."""
     path = tmp_path / "home/.codex/hooks.json"
     path.parent.mkdir()

@@ -124,7 +124,7 @@ CALLS: dict[str, tuple[str, Callable[[AgentMemory], Any]]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_nobody_reads_what_the_next_one_said(memory: AgentMemory, store: Raced, call: str) -> None:
+def test_no_call_returns_the_next_users_text(memory: AgentMemory, store: Raced, call: str) -> None:
     """Wrong: a call returns messages of another user, who took the session's id meanwhile."""
     store.moment, ask = CALLS[call]
     store.heads = 0
@@ -167,7 +167,7 @@ CHANGES: list[tuple[str, str, Callable[[AgentMemory], Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "moment", "call"), CHANGES)
-def test_nobody_changes_what_the_next_one_has(
+def test_no_call_changes_the_session_of_the_next_user_of_an_id(
     memory: AgentMemory, store: Raced, name: str, moment: str, call: Callable[[AgentMemory], Any]
 ) -> None:
     """Wrong: a call changes the session of another user, who took its id meanwhile."""
@@ -181,7 +181,7 @@ def test_nobody_changes_what_the_next_one_has(
 
 
 @pytest.mark.parametrize("overflow", [Trim(), Summarize(max_summary_tokens=20)])
-def test_an_update_gives_nobody_the_next_ones_head(store: Raced, overflow: Any) -> None:
+def test_an_update_does_not_return_the_head_of_the_next_user(store: Raced, overflow: Any) -> None:
     """Wrong: an update returns the head of another user's session, with its system message."""
     settings: dict[str, Any] = {"overflow": overflow, "blocks": [], "max_tokens": 100}
     with AgentMemory(store=store, **settings) as there:

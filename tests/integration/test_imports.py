@@ -33,7 +33,7 @@ def twice(memory: AgentMemory, path: Path, source: str, user: str | None = "ana"
     return done
 
 
-def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
+def test_chatgpt_branches_become_sessions(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a discarded answer is in the main session, or is lost."""
     export = [
         gpt_chat(
@@ -61,7 +61,7 @@ def test_chatgpt_has_its_branches(tmp_path: Path, memory: AgentMemory) -> None:
     assert done.left_out == {"empty messages": 1}
 
 
-def test_chatgpt_shows_calls_of_tools_and_names_files(tmp_path: Path, memory: AgentMemory) -> None:
+def test_chatgpt_tool_calls_and_filenames_are_imported(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a tool's result is imported without its call, or a picture is lost."""
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-1"}
     voice = {"content_type": "audio_transcription", "text": "spoken"}
@@ -91,7 +91,7 @@ def test_chatgpt_shows_calls_of_tools_and_names_files(tmp_path: Path, memory: Ag
     assert log[1].message.metadata["content"] == seen
 
 
-def test_a_newer_export_adds_what_is_new(tmp_path: Path, memory: AgentMemory) -> None:
+def test_a_newer_export_adds_only_new_messages(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a newer export stores known messages again."""
     path = tmp_path / "conversations.json"
     talk = [gpt("q1"), gpt("a1", "assistant", parent="q1"), gpt("q2", parent="a1")]
@@ -111,7 +111,7 @@ def test_a_newer_export_adds_what_is_new(tmp_path: Path, memory: AgentMemory) ->
     assert ids(memory) == ["chatgpt/c", "chatgpt/c~a2b"]
 
 
-def test_claude_has_blocks_attachments_and_branches(tmp_path: Path, memory: AgentMemory) -> None:
+def test_claude_blocks_files_and_branches_are_imported(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an attachment is lost, or a tool's result is imported without its call."""
     blocks = [
         {"type": "thinking", "thinking": "hm"},
@@ -142,7 +142,7 @@ def test_claude_has_blocks_attachments_and_branches(tmp_path: Path, memory: Agen
     assert texts(memory, "claude/c~a-old") == [str(shown[0]["content"]), "a-old"]
 
 
-def test_claude_without_parents_is_in_order(tmp_path: Path, memory: AgentMemory) -> None:
+def test_claude_messages_without_parents_are_in_order(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: messages of an older export each become a branch."""
     messages = [
         {"uuid": f"m{n}", "sender": sender, "text": f"t{n}", "content": [], "files": []}
@@ -153,7 +153,7 @@ def test_claude_without_parents_is_in_order(tmp_path: Path, memory: AgentMemory)
     assert texts(memory, "claude/c") == ["t0", "t1", "t2"]
 
 
-def test_claude_code_keeps_side_chains_apart(tmp_path: Path, memory: AgentMemory) -> None:
+def test_claude_code_side_chains_are_separate_sessions(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a subagent's messages, or a rewound branch, are in the main session."""
     use = [{"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {}} for n in (1, 2)]
     got = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"r{n}"} for n in (1, 2)]
@@ -187,7 +187,7 @@ def test_claude_code_keeps_side_chains_apart(tmp_path: Path, memory: AgentMemory
     assert done.left_out == {"lines of the type 'file-history-snapshot'": 1}
 
 
-def test_a_rewind_after_an_import_is_another_session(tmp_path: Path, memory: AgentMemory) -> None:
+def test_a_rewind_after_import_becomes_another_session(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a rewound question is appended after the old answers."""
     path = tmp_path / "s-1.jsonl"
     lines = [code("q", None, "user", "q"), code("no", "q", "user", "not so")]
@@ -199,7 +199,7 @@ def test_a_rewind_after_an_import_is_another_session(tmp_path: Path, memory: Age
     assert ids(memory) == ["claude-code/s-1", "claude-code/s-1~yes"]
 
 
-def test_codex_has_items_as_they_were(tmp_path: Path, memory: AgentMemory) -> None:
+def test_codex_items_are_imported_unchanged(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: items are changed, or the context that Codex adds is shown as a user's message."""
     at = "2025-09-01T10:00:00Z"
     items = [
@@ -236,7 +236,7 @@ def shown(memory: AgentMemory, session_id: str) -> list[Any]:
     return [one["content"] for one in memory.get(session_id).to_messages()]
 
 
-def test_what_nobody_said_is_kept_and_not_shown(tmp_path: Path, memory: AgentMemory) -> None:
+def test_text_added_by_a_program_is_stored_and_hidden(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: text that a program added is shown as the user's words, or is lost."""
     lines = [
         code("q", None, "user", "Fix it<system-reminder>Todo is empty.</system-reminder>"),
@@ -269,7 +269,7 @@ def test_what_nobody_said_is_kept_and_not_shown(tmp_path: Path, memory: AgentMem
     ]  # fmt: skip
 
 
-def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemory) -> None:
+def test_recalls_that_a_hook_added_are_not_imported(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: recalls that a hook added to a transcript are imported as messages."""
     ours = render([Recall("log", "", "[2026-11-20] user: Kestrel listens on 6543.")])
     result = {"type": "tool_result", "tool_use_id": "t", "content": f"x\n{ours}"}
@@ -292,7 +292,7 @@ def test_what_a_hook_told_is_not_brought_along(tmp_path: Path, memory: AgentMemo
     assert not [one for one in kept if "Kestrel" in one]
 
 
-def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
+def test_mem0_memories_become_notes(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a note has a wrong time or user, or a deleted memory is imported."""
     kept = {"id": "m1", "memory": "Likes tea", "user_id": "ben", "created_at": "2024-01-02"}
     path = write_json(tmp_path / "m.json", [{"results": [kept, {"id": "m2"}]}, {"results": []}])
@@ -324,7 +324,7 @@ def test_mem0s_memories_are_notes(tmp_path: Path, memory: AgentMemory) -> None:
     assert "names no user" in nobodys.unread[0].why
 
 
-def test_letta_has_messages_and_blocks(tmp_path: Path, memory: AgentMemory) -> None:
+def test_letta_messages_and_blocks_are_imported(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a memory block too long for a note is lost, or a file in a JSON string is refused."""
     long = "\n".join(f"line {n} " + "x" * 100 for n in range(60))
     messages = [
@@ -355,7 +355,7 @@ def test_letta_has_messages_and_blocks(tmp_path: Path, memory: AgentMemory) -> N
     assert (done.messages, done.new_messages, done.unread) == (4, 0, [])
 
 
-def test_langchain_has_messages_as_they_were(tmp_path: Path, memory: AgentMemory) -> None:
+def test_langchain_messages_are_imported_unchanged(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a table or dump is not found, dumps are mixed, or an invalid row stops the import."""
     call = {"name": "f", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
     said = [
@@ -377,7 +377,7 @@ def test_langchain_has_messages_as_they_were(tmp_path: Path, memory: AgentMemory
         assert memory.get(name).to_messages()[1]["tool_calls"][0]["id"] == "c1"
 
 
-def test_llama_index_has_a_session_for_each_key(tmp_path: Path, memory: AgentMemory) -> None:
+def test_each_llama_index_store_key_becomes_a_session(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: keys are mixed into one session, or messages of older releases are refused."""
     block = {"block_type": "text", "text": "hi"}
     store = {
@@ -391,7 +391,7 @@ def test_llama_index_has_a_session_for_each_key(tmp_path: Path, memory: AgentMem
     assert (texts(memory, "a"), texts(memory, "b")) == (["hi", "hi"], ["old"])
 
 
-def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> None:
+def test_agents_sdk_items_are_imported_unchanged(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a row's time is lost, an item is changed, or an encrypted item is sent to a model."""
     item = {"type": "reasoning", "id": "r", "summary": []}
     rows = [
@@ -407,7 +407,7 @@ def test_the_agents_sdk_has_its_items(tmp_path: Path, memory: AgentMemory) -> No
     assert first.created_at == datetime(2025, 3, 1, 10, tzinfo=UTC)
 
 
-def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: AgentMemory) -> None:
+def test_json_lines_import_sessions_users_and_times(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: lines of several sessions are mixed, or a longer file is imported twice."""
     lines: list[Any] = [
         {"session_id": "a", "user_id": "ben", "role": "user", "content": "1", "time": "2024-01-01"},
@@ -431,7 +431,7 @@ def test_plain_lines_have_sessions_users_and_times(tmp_path: Path, memory: Agent
     assert twice(memory, path, "jsonl", user=None).new_messages == 1
 
 
-def test_lines_of_several_users_and_days(tmp_path: Path, memory: AgentMemory) -> None:
+def test_several_users_and_days_are_imported_once(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: one user gets another's message, or a daily greeting is lost or imported twice."""
     users, days = [None, "ana", "ben", None], ["2024-05-06", "2024-05-07"]
     for day in days:
@@ -454,7 +454,7 @@ def test_lines_of_several_users_and_days(tmp_path: Path, memory: AgentMemory) ->
     assert twice(AgentMemory("memory://"), tmp_path, "jsonl", user="zoe").new_messages == 10
 
 
-def test_what_was_deleted_here_stays_deleted(tmp_path: Path, memory: AgentMemory) -> None:
+def test_a_deleted_chat_is_not_imported_again(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: the next import restores a deleted chat without `deleted=True`."""
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
     twice(memory, path, "chatgpt")
@@ -466,7 +466,7 @@ def test_what_was_deleted_here_stays_deleted(tmp_path: Path, memory: AgentMemory
     twice(memory, path, "chatgpt")
 
 
-def test_no_session_of_somebody_else_is_written(tmp_path: Path, memory: AgentMemory) -> None:
+def test_imports_do_not_change_another_users_session(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an import for one user writes into another user's session, or stops there."""
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q")), gpt_chat("d", gpt("r"))])
     memory.update("chatgpt/c", {"role": "user", "content": "mine"}, user_id="ben")
@@ -475,7 +475,7 @@ def test_no_session_of_somebody_else_is_written(tmp_path: Path, memory: AgentMem
     assert [one.where for one in done.unread] == ["chatgpt/c"]
 
 
-def test_keys_that_are_forgotten_tell_nothing_twice(tmp_path: Path) -> None:
+def test_messages_are_not_imported_again_after_their_keys_expire(tmp_path: Path) -> None:
     """Wrong: messages are imported again after their idempotency keys have expired."""
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])
     with AgentMemory(store="memory://", keep_keys=timedelta(microseconds=1)) as memory:
@@ -486,7 +486,7 @@ def test_keys_that_are_forgotten_tell_nothing_twice(tmp_path: Path) -> None:
         assert texts(memory, "chatgpt/c") == ["q", "here"]
 
 
-def test_what_a_retention_removed_is_not_told_anew(tmp_path: Path) -> None:
+def test_messages_that_retention_removed_are_not_imported_again(tmp_path: Path) -> None:
     """Wrong: messages that retention removed are imported again."""
     talk = [gpt(f"m{n}", text="word " * 50, parent=f"m{n - 1}") for n in range(1, 20)]
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("m0"), *talk)])
@@ -498,7 +498,7 @@ def test_what_a_retention_removed_is_not_told_anew(tmp_path: Path) -> None:
         assert ids(memory) == ["chatgpt/c"]
 
 
-def test_no_model_is_asked(tmp_path: Path) -> None:
+def test_an_import_does_not_call_the_model(tmp_path: Path) -> None:
     """Wrong: an import calls the model."""
     talk = [gpt(f"m{n}", text="word " * 50, parent=f"m{n - 1}") for n in range(1, 60)]
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("m0"), *talk)])

@@ -41,7 +41,7 @@ def test_a_user_stays_deleted(tmp_path: Path, memory: AgentMemory, again: str | 
     assert counts(done) == (0, 0, 0)
 
 
-def test_what_was_never_imported_before_the_deletion(tmp_path: Path, memory: AgentMemory) -> None:
+def test_chats_older_than_a_deletion_are_not_imported(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: chats older than the user's deletion are imported after it."""
     memory.update("s", {"role": "user", "content": "hi"}, user_id="ana")
     memory.delete_user("ana")
@@ -67,7 +67,7 @@ def test_notes_of_a_deleted_user_stay_deleted(tmp_path: Path, memory: AgentMemor
     assert counts(import_chats(memory, path, "mem0", deleted=True)) == (0, 0, 1)
 
 
-def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
+def test_an_import_reports_and_assigns_session_users(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an import does not say whose the sessions are, or refuses the role "developer"."""
     chats = [gpt_chat("c", gpt("q", text="I keep bees.")), gpt_chat("d", gpt("r", "developer"))]
     path = write_json(tmp_path / "c.json", chats)
@@ -87,7 +87,7 @@ def test_whose_the_sessions_are(tmp_path: Path, memory: AgentMemory) -> None:
     assert dict(done.elsewhere) == {}
 
 
-def test_the_command_says_whose_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_session_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the command does not say to whom sessions imported before belong."""
     clean_environment(monkeypatch, tmp_path)
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("q"))])

@@ -41,7 +41,7 @@ def told(memory: AgentMemory) -> dict[str, list[str]]:
     }
 
 
-def test_one_bad_conversation_stops_no_other(tmp_path: Path, memory: AgentMemory) -> None:
+def test_a_bad_conversation_does_not_stop_the_others(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an invalid conversation stops the import of the others."""
     good = [json.dumps(gpt_chat(name, gpt("q"))) for name in "abc"]
     bad = ['{"mapping": NaNa}', '{"mapping": []}', "7", '{"mapping": {"x": {"message": 5}}}']
@@ -57,14 +57,14 @@ def test_one_bad_conversation_stops_no_other(tmp_path: Path, memory: AgentMemory
     assert "ends within the element" in done.unread[-1].why
 
 
-def test_the_last_of_a_list_is_damaged(tmp_path: Path, memory: AgentMemory) -> None:
+def test_a_damaged_last_element_is_reported_once(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: the end of the list is taken for a damaged element."""
     path = write_json(tmp_path / "c.json", [gpt_chat("c", gpt("a", text="?"))])
     path.write_bytes(path.read_bytes().replace(b"?", b"\xff"))
     assert [one.why for one in bring(memory, path).unread] == ["not UTF-8 text"]
 
 
-def test_bad_messages_are_named(tmp_path: Path, memory: AgentMemory) -> None:
+def test_bad_messages_are_skipped_and_reported(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an invalid message stops its conversation, or is not reported."""
     chat = gpt_chat(
         "c",
@@ -84,7 +84,7 @@ def test_bad_messages_are_named(tmp_path: Path, memory: AgentMemory) -> None:
     assert [one.where.rpartition(" ")[2] for one in done.unread] == ["b", "m", "h"]
 
 
-def test_ids_that_no_store_keeps_are_replaced(tmp_path: Path, memory: AgentMemory) -> None:
+def test_ids_that_a_store_cannot_hold_are_replaced(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: an id that a store cannot hold stops the import, or two such ids become one."""
     names = ["x" * 1000, "x" * 1001, "nul\x00", "half\ud83d", "\x1eshared"]
     chats = [gpt_chat(name, gpt("q", text=str(n)), title="\ud83d") for n, name in enumerate(names)]
@@ -93,7 +93,7 @@ def test_ids_that_no_store_keeps_are_replaced(tmp_path: Path, memory: AgentMemor
     assert sorted(text for (text,) in told(memory).values()) == list("01234")
 
 
-def test_circles_and_many_branches_end(tmp_path: Path, memory: AgentMemory) -> None:
+def test_parent_cycles_and_many_branches_are_imported(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: parent links that form a circle never end."""
     circle = gpt_chat("o", gpt("a", parent="c"), gpt("b", parent="a"), gpt("c", parent="b"))
     itself = gpt_chat("i", gpt("a", parent="a"))
@@ -109,7 +109,7 @@ def test_circles_and_many_branches_end(tmp_path: Path, memory: AgentMemory) -> N
     assert done.new_messages == 4 + 2_000 + 2 * 200
 
 
-def test_an_id_that_stands_twice_is_told_once(tmp_path: Path, memory: AgentMemory) -> None:
+def test_a_repeated_line_is_imported_once(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a repeated line is stored twice, or another message under its id is not reported."""
     lines = [code("a", None, "user", "one")] * 2 + [code("a", None, "user", "other")]
     lines += [code("b", "a", "user", "two")]
@@ -118,7 +118,7 @@ def test_an_id_that_stands_twice_is_told_once(tmp_path: Path, memory: AgentMemor
     assert [one.where for one in done.unread] == ["s.jsonl, line 3"]
 
 
-def test_a_message_too_large_costs_itself(tmp_path: Path) -> None:
+def test_only_the_message_above_the_limit_is_skipped(tmp_path: Path) -> None:
     """Wrong: a message above the limit loses others of its batch."""
     lines = [
         {"session_id": "s", "role": "user", "content": text}
@@ -131,7 +131,7 @@ def test_a_message_too_large_costs_itself(tmp_path: Path) -> None:
         assert [one.where for one in done.unread] == ["l.jsonl, line 2"]
 
 
-def test_a_bomb_or_a_broken_zip_is_not_unpacked(tmp_path: Path, memory: AgentMemory) -> None:
+def test_a_zip_bomb_and_a_damaged_archive_are_reported(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a small archive uses up the memory, or a damaged one is not reported."""
     bomb = tmp_path / "bomb.zip"
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
@@ -152,7 +152,7 @@ def test_a_bomb_or_a_broken_zip_is_not_unpacked(tmp_path: Path, memory: AgentMem
     assert bring(memory, damaged).failed
 
 
-def test_folders_that_lead_into_themselves_end(tmp_path: Path, memory: AgentMemory) -> None:
+def test_an_import_skips_circular_links_and_pipes(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: the import follows a link to a parent folder for ever, or waits for a pipe."""
     write_lines(tmp_path / "p" / "s.jsonl", [code("a", None, "user", "one")])
     (tmp_path / "p" / "up").symlink_to(tmp_path)
@@ -184,7 +184,7 @@ def test_other_files_are_refused(tmp_path: Path, memory: AgentMemory, source: st
     assert told(memory) == {}
 
 
-def test_a_text_that_is_none_costs_its_row(tmp_path: Path, memory: AgentMemory) -> None:
+def test_only_the_row_with_invalid_utf8_is_skipped(tmp_path: Path, memory: AgentMemory) -> None:
     """Wrong: a row with invalid UTF-8 stops the import of its table."""
     said = {"session_id": "s", "created_at": "2025-01-01 00:00:00"}
     columns = "id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT, created_at TEXT"
@@ -199,7 +199,7 @@ def test_a_text_that_is_none_costs_its_row(tmp_path: Path, memory: AgentMemory) 
     assert [str(one) for one in done.unread] == ["a.db, agent_messages, row 2: not UTF-8 text"]
 
 
-def test_elements_are_those_that_json_reads() -> None:
+def test_elements_read_in_chunks_equal_the_parsed_json() -> None:
     """Wrong: an element is cut wrongly when a chunk ends within a string or a character."""
     tricky = ['"', "\\", '\\"', "{", "}]", "[{", "é\ud83d", "", "\u2028", ",", '"}'[::-1]]
     values = [{one: [other, {"x": [one]}]} for one in tricky for other in tricky]
@@ -420,7 +420,7 @@ def paths(sample: Any) -> Iterator[tuple[Any, ...]]:
         yield from ((key, *more) for more in paths(value))
 
 
-def all_said(memory: AgentMemory) -> str:
+def all_imported_texts(memory: AgentMemory) -> str:
     """Return the texts of all imported messages and notes."""
     found: list[str] = [note.text for note in memory.user("ana").notes().all()]
     for head in memory.sessions(limit=1_000):
@@ -430,7 +430,7 @@ def all_said(memory: AgentMemory) -> str:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_field_of_another_type_costs_its_part_alone(tmp_path: Path, name: str) -> None:
+def test_a_field_of_another_type_affects_only_its_part(tmp_path: Path, name: str) -> None:
     """Wrong: a field of another type raises an error of Python, or hides the data after it."""
     source, sample, write = SAMPLES[name]
     seen: set[str] = set()
@@ -444,7 +444,7 @@ def test_a_field_of_another_type_costs_its_part_alone(tmp_path: Path, name: str)
         path = write(folder, copy)
         with AgentMemory(store="memory://", blocks=[NoteMemory()]) as memory:
             done: Imported = import_chats(memory, path, source, user_id="ana")
-            assert GOOD in all_said(memory), copy
+            assert GOOD in all_imported_texts(memory), copy
             again = import_chats(memory, path, source, user_id="ana")
             assert (again.new_messages, again.new_notes) == (0, 0), copy
         if number == 0:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="has no
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_nothing_hangs_and_nothing_is_torn(tmp_path: Path) -> None:
+def test_an_interrupt_causes_no_hang_and_no_lost_message(tmp_path: Path) -> None:
     """Wrong: after an interrupt, memories or forks hang, or a log lost or doubled messages."""
     command = [sys.executable, "-m", "tests.integration.interrupting", "--count", "600"]
     command += ["--every", "200", "--store", f"sqlite:///{tmp_path}/memory.db"]
@@ -79,7 +79,7 @@ def interrupt() -> None:
 
 
 @pytest.mark.parametrize("error", [Stopped, Late])
-def test_what_holds_a_lease_goes_on_to_its_end(
+def test_an_interrupted_call_continues_until_its_lease_is_released(
     memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None], error: type[BaseException]
 ) -> None:
     """Wrong: an interrupted call keeps its lease until it expires."""
@@ -177,7 +177,7 @@ def test_a_handler_does_not_wait_for_the_call_it_interrupts(
     assert left == {"delete": [], "pop": [], "update": ["one", "meanwhile"]}.get(call, ["one"])
 
 
-def test_a_handler_cannot_write_within_a_write(
+def test_a_handler_cannot_write(
     tmp_path: Path, on_signal: Callable[[Callable[[], Any]], None]
 ) -> None:
     """Wrong: a write in a signal handler waits for ever for the write that it interrupted."""
@@ -237,7 +237,7 @@ def test_a_handler_does_not_wait_for_a_lock_of_its_own_thread(
         assert memory.update("u", said("after")).end == 1
 
 
-def test_a_taking_back_that_was_interrupted_takes_nothing_newer(
+def test_an_interrupted_pop_removes_no_newer_message(
     memory: AgentMemory, on_signal: Callable[[Callable[[], Any]], None]
 ) -> None:
     """Wrong: an interrupted `pop` removes a message that was stored after it."""

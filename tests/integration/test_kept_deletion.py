@@ -74,7 +74,7 @@ def memory(store: Store, tmp_path: Path) -> AgentMemory:
     return memory
 
 
-def test_nobody_sees_what_another_keeps(memory: AgentMemory) -> None:
+def test_blocks_return_only_data_of_the_user(memory: AgentMemory) -> None:
     """Wrong: a block returns another user's data."""
     with memory:
         for user, session_id in (("ada", "ada1"), ("ben", "ben2"), (None, "alone"), ("eve", "e")):
@@ -120,7 +120,7 @@ def test_a_deleted_user_leaves_nothing(
 
 
 @pytest.mark.parametrize("way", [by_itself, by_another])
-def test_a_deleted_session_takes_along_what_is_its_own(
+def test_a_deleted_session_leaves_none_of_its_own_data(
     memory: AgentMemory, store: Store, way: Callable[..., None]
 ) -> None:
     """Wrong: a scratchpad or a note is left after its session was deleted."""
@@ -141,7 +141,7 @@ def test_a_deleted_session_takes_along_what_is_its_own(
         assert not left(store, "session:alone", version_owner("session:alone"))
 
 
-def test_a_session_begun_by_what_was_kept(store: Store, tmp_path: Path) -> None:
+def test_data_written_before_the_first_message_has_an_owner(store: Store, tmp_path: Path) -> None:
     """Wrong: data written before the first message has no owner, and is never deleted."""
     with AgentMemory(store=store, blocks=blocks(tmp_path)) as memory:
         pad = memory.session("s", "ada").working()
@@ -152,7 +152,7 @@ def test_a_session_begun_by_what_was_kept(store: Store, tmp_path: Path) -> None:
         assert memory.session("s", "ben").working().all() == {}
 
 
-def test_what_others_remember_of_places_counts_for_nothing() -> None:
+def test_cached_observations_are_dropped_after_their_deletion() -> None:
     """Wrong: a process still finds observations that another memory deleted, in its cache."""
     store = MemoryStore()
     home = (0.0, 0.0)
@@ -190,7 +190,7 @@ LIMITED: dict[str, tuple[Block, Callable[[User, int], object]]] = {
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["working", *LIMITED])
-def test_writers_at_once_keep_to_the_limit(url: str, kind: str) -> None:
+def test_concurrent_writers_do_not_exceed_the_limit(url: str, kind: str) -> None:
     """Wrong: writers in two processes exceed the block's limit."""
     block, write = LIMITED.get(kind, (WorkingMemory(max_keys=3), None))
     refused: list[int] = []

@@ -57,7 +57,7 @@ def raw(store: Store, keyed: KeyedRecords) -> list[Record]:
     return store.records("keeper", keyed.owner)
 
 
-def test_what_is_put_is_there(block: Keeper) -> None:
+def test_a_record_is_read_back_unchanged(block: Keeper) -> None:
     """Wrong: a record is lost, changed, stored twice, or out of order."""
     keyed = block.open(ADA)
     text, metadata = 'NUL \x00, \u2028, 🎈 and "quotes"', {"a": [1, 2.5, None, {"é": True}]}
@@ -76,7 +76,7 @@ def test_what_is_put_is_there(block: Keeper) -> None:
     assert keyed.all() == []
 
 
-def test_a_time_may_be_given(block: Keeper) -> None:
+def test_put_stores_the_time_argument(block: Keeper) -> None:
     """Wrong: a record's given time is replaced by the current one."""
     keyed = block.open(ADA)
     day = datetime(2020, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
@@ -87,7 +87,7 @@ def test_a_time_may_be_given(block: Keeper) -> None:
 
 
 @pytest.mark.parametrize("whose", ["user", "session"])
-def test_a_session_begins_with_it(block: Keeper, store: Store, whose: Whose) -> None:
+def test_a_record_creates_its_session(block: Keeper, store: Store, whose: Whose) -> None:
     """Wrong: a record makes no session: a deletion misses it, or another user takes its id."""
     block.open(ADA, whose).put("k", "of ada")
     head = store.head("s-ada")
@@ -98,7 +98,7 @@ def test_a_session_begins_with_it(block: Keeper, store: Store, whose: Whose) -> 
     assert raw(store, block.open(Scope("ben"))) == []
 
 
-def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
+def test_reading_creates_no_session(block: Keeper, store: Store) -> None:
     """Wrong: reading creates a session."""
     for whose in ("user", "session"):
         keyed = block.open(ADA, whose)
@@ -109,7 +109,7 @@ def test_reading_begins_no_session(block: Keeper, store: Store) -> None:
     assert store.head("s-ada") is None
 
 
-def test_scopes_are_apart(block: Keeper) -> None:
+def test_scopes_are_independent(block: Keeper) -> None:
     """Wrong: a scope reads another scope's records."""
     several = [
         block.open(Scope("ada", "s1")), block.open(Scope("ada", "s1"), "session"),
@@ -126,7 +126,7 @@ def test_scopes_are_apart(block: Keeper) -> None:
         assert texts(keyed) == [str(number)]
 
 
-def test_keys_and_owners_are_no_others(block: Keeper) -> None:
+def test_record_ids_of_different_owners_and_keys_are_distinct(block: Keeper) -> None:
     """Wrong: two pairs of user and key share a record id, so that one overwrites the other."""
     names = {block.open(Scope("a\x1fb")).id_of("c"), block.open(Scope("a")).id_of("b\x1fc")}
     assert len(names) == 2
@@ -136,7 +136,7 @@ def test_keys_and_owners_are_no_others(block: Keeper) -> None:
         block.open(Scope("ada"), "session")
 
 
-def test_what_cannot_be_given_back_is_refused(block: Keeper, store: Store) -> None:
+def test_a_value_that_json_cannot_restore_is_refused(block: Keeper, store: Store) -> None:
     """Wrong: a value that JSON cannot restore is accepted, or creates the session."""
     for bad in (float("nan"), {1: "b"}, (1, 2), {1, 2}, "half \ud800", {"\udc00": 1}, 10**5000):
         with pytest.raises(InvalidInput, match="The metadata"):
@@ -147,7 +147,7 @@ def test_what_cannot_be_given_back_is_refused(block: Keeper, store: Store) -> No
     assert raw(store, block.open(ADA)) == []
 
 
-def test_pop_takes_nothing(memory: AgentMemory, block: Keeper) -> None:
+def test_pop_does_not_remove_keyed_records(memory: AgentMemory, block: Keeper) -> None:
     """Wrong: a pop removes records that were written directly."""
     memory.update("s-ada", {"role": "user", "content": "Hello"}, user_id="ada")
     block.open(ADA).put("k", "kept")
@@ -178,7 +178,7 @@ def test_a_session_being_deleted_is_not_read(store: Store, block: Keeper) -> Non
     [("user", "after put_records", None), ("user", "before put_records", "ada"),
      ("session", "before put_records", None), ("session", "before put_records", "ben")],
 )  # fmt: skip
-def test_kept_during_deletion(store: Store, whose: Whose, step: str, again: str | None) -> None:
+def test_a_late_record_is_deleted(store: Store, whose: Whose, step: str, again: str | None) -> None:
     """Wrong: a record written during the session's deletion is left."""
     armed = [False]
 
@@ -199,7 +199,7 @@ def test_kept_during_deletion(store: Store, whose: Whose, step: str, again: str 
         assert raw(store, keyed) == []
 
 
-def test_the_next_session_of_that_name(memory: AgentMemory, store: Store, block: Keeper) -> None:
+def test_a_stale_handle_is_refused(memory: AgentMemory, store: Store, block: Keeper) -> None:
     """Wrong: a handle on a deleted session reads or changes the next session under its id."""
     old = block.open(ADA, "session")
     old.put("k", "of ada")
@@ -228,7 +228,7 @@ def test_a_session_without_a_user_is_read_by_its_first_user(block: Keeper, store
         block.open(Scope("ben", "s"), "session").all()
 
 
-def test_changes_take_turns(store: Store) -> None:
+def test_concurrent_changes_do_not_overwrite_each_other(store: Store) -> None:
     """Wrong: concurrent changes by two memories overwrite each other."""
     with (
         AgentMemory(store=store, blocks=[Keeper()]) as one,
@@ -254,7 +254,7 @@ def test_users_do_not_wait_for_each_other(block: Keeper) -> None:
         several[0].put("k", "v")
 
 
-def test_what_is_being_changed_does_not_outlive_its_user(store: Store) -> None:
+def test_a_record_changed_during_the_deletion_of_its_user_is_deleted(store: Store) -> None:
     """Wrong: a change under way writes a record back after its user was deleted."""
     waits = threading.Event()
 
@@ -279,7 +279,7 @@ def test_what_is_being_changed_does_not_outlive_its_user(store: Store) -> None:
         assert raw(store, keyed) == []
 
 
-def test_json_is_plain_or_refused() -> None:
+def test_a_value_that_is_not_plain_json_is_refused() -> None:
     """Wrong: a value that contains itself raises a `RecursionError`."""
     assert plain_json({"b": [1, "é", None]}, "It") == '{"b":[1,"é",null]}'
     deep: list[Any] = []

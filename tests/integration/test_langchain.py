@@ -90,7 +90,7 @@ def test_an_agent_remembers_across_threads(memory: AgentMemory) -> None:
     assert memory.head("t-1").user_id == "ana"
 
 
-def test_recalls_of_a_later_turn_are_no_second_system_message(memory: AgentMemory) -> None:
+def test_recalls_of_a_later_turn_add_no_second_system_message(memory: AgentMemory) -> None:
     """Wrong: Claude's model refuses a second system message, or Gemini's drops the recalls."""
     memory.remember("Ana lives in Lisbon.", user_id="ana")
     fake = model("Hi.", "In Lisbon.")
@@ -103,7 +103,7 @@ def test_recalls_of_a_later_turn_are_no_second_system_message(memory: AgentMemor
     assert fake.sent[1][4].content == "Which city do I live in?"
 
 
-def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
+def test_a_turn_with_tools_is_stored_and_sent_completely(memory: AgentMemory) -> None:
     """Wrong: a call is separated from its result, or the model is sent other messages."""
     call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1"}
     fake = model(AIMessage("", tool_calls=[call]), "It is sunny.", "You are welcome.")
@@ -120,7 +120,7 @@ def test_a_turn_with_tools_is_kept_and_sent_whole(memory: AgentMemory) -> None:
     assert len(fake.sent[2]) == 5
 
 
-def test_the_budget_is_kept_whatever_the_graph_holds(url: str) -> None:
+def test_model_calls_fit_the_budget_for_any_state_of_the_graph(url: str) -> None:
     """Wrong: the model is sent more than the budget, such as the graph's whole state."""
     with AgentMemory(store=url, blocks=[], max_tokens=400) as memory:
         answers = [f"Answer {n}, which is somewhat long, as answers are." for n in range(30)]
@@ -136,7 +136,7 @@ def test_the_budget_is_kept_whatever_the_graph_holds(url: str) -> None:
         assert len(memory.history("t")) == 60
 
 
-def test_a_run_that_failed_is_run_again_without_doubles(memory: AgentMemory) -> None:
+def test_a_repeated_run_stores_no_duplicate(memory: AgentMemory) -> None:
     """Wrong: a repeated run stores its question again."""
 
     class Down(Model):
@@ -243,7 +243,7 @@ class Who:
     user_id: str
 
 
-def test_an_async_run_of_a_user_named_by_its_context(memory: AgentMemory) -> None:
+def test_an_async_run_stores_messages_for_the_user_of_its_context(memory: AgentMemory) -> None:
     """Wrong: an async agent stores nothing, or not for the user in its context."""
     fake = model("Hello.")
     middleware = AgentMemoryMiddleware(
@@ -254,14 +254,14 @@ def test_an_async_run_of_a_user_named_by_its_context(memory: AgentMemory) -> Non
     assert len(memory.history("fixed", user_id="ana")) == 2
 
 
-def test_a_run_without_a_thread_says_so(memory: AgentMemory) -> None:
+def test_a_run_without_a_thread_id_raises_an_error(memory: AgentMemory) -> None:
     """Wrong: all runs without a thread share one session."""
     agent = create_agent(model("Hello."), [], middleware=[AgentMemoryMiddleware(memory)])
     with pytest.raises(InvalidInput, match="thread_id"):
         agent.invoke({"messages": "Hi!"})
 
 
-def test_a_history_gives_back_what_it_was_given(memory: AgentMemory) -> None:
+def test_a_history_returns_its_messages_unchanged(memory: AgentMemory) -> None:
     """Wrong: ids, usage, artifacts or parts are lost, or a retry is stored twice."""
     history = AgentMemoryChatMessageHistory(memory, "s", user_id="ana")
     call = {"name": "weather", "args": {"city": "Rome"}, "id": "c-1", "type": "tool_call"}
@@ -297,7 +297,7 @@ def test_a_history_gives_back_what_it_was_given(memory: AgentMemory) -> None:
      {"role": "assistant", "content": None, "tool_calls": [
          {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}]}],
 )  # fmt: skip
-def test_a_chat_message_comes_back_from_the_format(view: dict[str, Any]) -> None:
+def test_a_chat_message_survives_a_format_round_trip(view: dict[str, Any]) -> None:
     """Wrong: a chat message changes when it is converted to LangChain's format and back."""
     (raw,) = from_chat(view)
     assert to_chat(raw) == [view]

@@ -35,7 +35,7 @@ def thread(name: str) -> Any:
     return {"configurable": {"thread_id": name}}
 
 
-def test_a_graph_goes_on_in_another_process(url: str) -> None:
+def test_another_process_can_continue_an_interrupted_graph(url: str) -> None:
     """Wrong: a new process cannot continue an interrupted run, or another thread does."""
     with AgentMemory(store=url, blocks=[]) as memory:
         paused = graph(AgentMemorySaver(memory)).invoke({"said": ["hi"]}, thread("a"))
@@ -53,7 +53,7 @@ def test_a_graph_goes_on_in_another_process(url: str) -> None:
         assert list(saver.list(thread("a"))) == []
 
 
-def test_a_users_threads_go_with_the_user(memory: AgentMemory) -> None:
+def test_a_deleted_user_leaves_no_checkpoints(memory: AgentMemory) -> None:
     """Wrong: checkpoints are left after their user was deleted, or another user's are gone."""
     for user in ("ana", "ben"):
         graph(AgentMemorySaver(memory, user_id=user)).invoke({"said": [user]}, thread("t"))
@@ -62,7 +62,7 @@ def test_a_users_threads_go_with_the_user(memory: AgentMemory) -> None:
     assert AgentMemorySaver(memory, user_id="ben").get_tuple(thread("t")) is not None
 
 
-def test_what_a_subclass_overrides_is_awaited_too(memory: AgentMemory) -> None:
+def test_async_runs_call_overridden_methods_of_a_subclass(memory: AgentMemory) -> None:
     """Wrong: an async run skips a method that a subclass overrides, such as one that redacts."""
     stored: list[str] = []
 
@@ -76,7 +76,7 @@ def test_what_a_subclass_overrides_is_awaited_too(memory: AgentMemory) -> None:
     assert stored == [one.config["configurable"]["checkpoint_id"] for one in kept][::-1]
 
 
-def test_pruning_keeps_what_the_newest_needs(memory: AgentMemory) -> None:
+def test_the_newest_checkpoint_can_be_resumed_after_a_prune(memory: AgentMemory) -> None:
     """Wrong: after a prune the newest checkpoint cannot be resumed, or older values are left."""
     saver = AgentMemorySaver(memory)
     graph(saver).invoke({"said": ["hi"]}, thread("a"))
@@ -90,7 +90,7 @@ def test_pruning_keeps_what_the_newest_needs(memory: AgentMemory) -> None:
         assert done["said"] == ["hi", "hello", "Ana"]
 
 
-def test_a_thread_of_any_name_is_kept(memory: AgentMemory) -> None:
+def test_a_thread_can_have_any_id(memory: AgentMemory) -> None:
     """Wrong: a deeply nested graph or an odd thread id makes a run fail."""
     saver = AgentMemorySaver(memory)
     for name in ("\u00e4/\x1f|b", 7, "x" * 60):
@@ -101,7 +101,7 @@ def test_a_thread_of_any_name_is_kept(memory: AgentMemory) -> None:
         assert found.config["configurable"]["checkpoint_ns"] == "child:1|" * 40
 
 
-def test_a_batch_sees_the_store_as_it_was(memory: AgentMemory) -> None:
+def test_reads_of_a_batch_do_not_see_its_own_writes(memory: AgentMemory) -> None:
     """Wrong: a read in a batch sees the batch's own puts, or the first of two puts wins."""
     store = AgentMemoryStore(memory)
     store.put(("n",), "k", {"v": 1})
@@ -140,7 +140,7 @@ def test_items_are_found_by_meaning_with_the_memorys_embedder(memory: AgentMemor
     ] == ["bare"]
 
 
-def test_items_are_found_by_meaning_with_an_embedder_of_ones_own(memory: AgentMemory) -> None:
+def test_items_are_found_by_meaning_with_a_custom_embedder(memory: AgentMemory) -> None:
     """Wrong: the vectors are not compared, because they are no unit vectors of 32 bits."""
 
     def embed(texts: Sequence[str]) -> list[list[float]]:

@@ -22,7 +22,7 @@ def ids(memory: AgentMemory, **how: Any) -> list[str]:
     return [head.session_id for head in memory.sessions(**how)]
 
 
-def test_sessions_are_told_by_prefix_and_by_newest(memory: AgentMemory) -> None:
+def test_sessions_are_listed_by_prefix_and_newest_first(memory: AgentMemory) -> None:
     """Wrong: a list omits a session, repeats one, or contains another user's."""
     for number, name in enumerate(["a-1", "a-2", "a", "b-1", "a-3", "aa"]):
         memory.update(name, said("hi", number), user_id="ana" if number % 2 else "ben")
@@ -44,7 +44,7 @@ def test_sessions_are_told_by_prefix_and_by_newest(memory: AgentMemory) -> None:
     assert ids(memory, prefix="a-", newest=True) == ["a-3", "a-2"]
 
 
-def test_a_session_tells_when_it_was_spoken_in_and_what_it_is_called(memory: AgentMemory) -> None:
+def test_a_head_contains_updated_at_and_metadata(memory: AgentMemory) -> None:
     """Wrong: a head has a wrong `updated_at`, or metadata from before a deletion."""
     assert memory.head("s") is None
     memory.update("s", [said("hi"), said("there", 5)], user_id="ana")
@@ -92,7 +92,7 @@ def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
     assert texts(memory, "new") == ["begun"]
 
 
-def test_what_an_edit_took_out_is_recalled_no_more(tmp_path: Path) -> None:
+def test_a_message_removed_by_an_edit_is_not_recalled(tmp_path: Path) -> None:
     """Wrong: a block still recalls a message that an edit removed, or forgets another."""
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
         messages = [said("My dog is called Rex."), said("I live in Lisbon.", 1)]
@@ -105,7 +105,7 @@ def test_what_an_edit_took_out_is_recalled_no_more(tmp_path: Path) -> None:
         assert "Lisbon" in found[0]
 
 
-def test_an_edit_beside_an_update_loses_nothing(memory: AgentMemory) -> None:
+def test_an_edit_during_an_update_loses_no_message(memory: AgentMemory) -> None:
     """Wrong: an edit overwrites a message that was stored while its function ran."""
     memory.update("s", said("one"))
     asked: list[int] = []

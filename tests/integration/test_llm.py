@@ -60,7 +60,7 @@ def test_complete_sends_the_messages_and_returns_the_text(fake: FakeLLM) -> None
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_passing_failures_are_tried_again(fake: FakeLLM, status: int) -> None:
+def test_temporary_failures_are_retried(fake: FakeLLM, status: int) -> None:
     """Wrong: a temporary failure is not retried, or litellm and openai retry within each retry."""
     fake.fail(status, times=2)
     fake.reply("at last")
@@ -75,7 +75,7 @@ def test_passing_failures_are_tried_again(fake: FakeLLM, status: int) -> None:
     [(429, ModelUnavailable, 3), (500, ModelUnavailable, 3)]
     + [(status, ModelRefused, 1) for status in (400, 401, 403, 404, 422)],
 )
-def test_attempts_bound_the_http_calls(
+def test_attempts_bound_calls(
     fake: FakeLLM, status: int, error: type[ModelError], calls: int
 ) -> None:
     """Wrong: more requests are made than `attempts`, or a refused request is retried."""
@@ -114,7 +114,7 @@ def test_the_cause_of_a_refusal_is_named(
     assert len(fake.requests) == 1
 
 
-def test_an_answer_that_never_comes_times_out(fake: FakeLLM) -> None:
+def test_a_call_without_an_answer_times_out(fake: FakeLLM) -> None:
     """Wrong: a call waits longer than its timeout for an answer."""
     fake.hang(60)
     fake.hang(60)
@@ -124,7 +124,7 @@ def test_an_answer_that_never_comes_times_out(fake: FakeLLM) -> None:
     assert len(fake.requests) == 2
 
 
-def test_a_body_that_is_no_json_is_tried_again(fake: FakeLLM) -> None:
+def test_a_body_that_is_not_json_is_retried(fake: FakeLLM) -> None:
     """Wrong: an invalid body is not retried, or a decoding error is raised."""
     fake.malformed()
     fake.reply("fine")
@@ -132,7 +132,7 @@ def test_a_body_that_is_no_json_is_tried_again(fake: FakeLLM) -> None:
     assert len(fake.requests) == 2
 
 
-def test_a_server_that_is_gone_is_unavailable(fake: FakeLLM) -> None:
+def test_a_stopped_server_raises_model_unavailable(fake: FakeLLM) -> None:
     """Wrong: a bare connection error is raised."""
     llm = open_llm(fake, attempts=2)
     fake.stop()
@@ -142,7 +142,7 @@ def test_a_server_that_is_gone_is_unavailable(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize(("after", "wait"), [(0.0, 0.0), (3.0, 3.0), (60.0, 5.0)])
-def test_retry_after(
+def test_a_retry_waits_for_retry_after(
     fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, after: float, wait: float
 ) -> None:
     """Wrong: a retry comes before `Retry-After`, or waits longer than `max_wait`."""
@@ -183,7 +183,7 @@ def test_a_ledger_keeps_count_across_threads() -> None:
     assert ledger.snapshot() == Usage(calls=2000, cost=1000.0)
 
 
-def test_stream_is_tried_again_before_its_first_piece(fake: FakeLLM) -> None:
+def test_a_stream_is_retried_before_its_first_part(fake: FakeLLM) -> None:
     """Wrong: a stream that fails before its first part is not retried."""
     fake.fail(503)
     fake.reply("here it is")
@@ -194,7 +194,7 @@ def test_stream_is_tried_again_before_its_first_piece(fake: FakeLLM) -> None:
 @pytest.mark.parametrize(
     ("status", "error", "calls"), [(429, ModelUnavailable, 2), (401, ModelRefused, 1)]
 )
-def test_a_stream_fails(fake: FakeLLM, status: int, error: type[ModelError], calls: int) -> None:
+def test_streams_can_fail(fake: FakeLLM, status: int, error: type[ModelError], calls: int) -> None:
     """Wrong: a stream raises an error of litellm, or retries a refusal."""
     fake.fail(status, times=20)
     with pytest.raises(error):
@@ -202,7 +202,7 @@ def test_a_stream_fails(fake: FakeLLM, status: int, error: type[ModelError], cal
     assert len(fake.requests) == calls
 
 
-def test_a_known_model_is_given_the_schema(fake: FakeLLM) -> None:
+def test_a_model_with_schema_support_receives_the_schema(fake: FakeLLM) -> None:
     """Wrong: a model that supports schemas gets the schema as text."""
     fake.reply_json(SARAH.model_dump())
     assert open_llm(fake, "openai/gpt-4o-mini").structured(HELLO, Fact) == SARAH
@@ -215,7 +215,7 @@ def test_a_known_model_is_given_the_schema(fake: FakeLLM) -> None:
 @pytest.mark.parametrize(
     "messages", [HELLO, [{"role": "system", "content": "Be exact."}, *HELLO]], ids=["none", "one"]
 )
-def test_an_unknown_model_is_told_the_schema(fake: FakeLLM, messages: list[dict[str, str]]) -> None:
+def test_an_unsupported_schema_becomes_text(fake: FakeLLM, messages: list[dict[str, str]]) -> None:
     """Wrong: a model without support for schemas gets no schema, or two system messages."""
     before = [dict(message) for message in messages]
     fake.reply_json(SARAH.model_dump())
@@ -238,21 +238,21 @@ def test_an_unknown_model_is_told_the_schema(fake: FakeLLM, messages: list[dict[
         '\n {"name": "Sarah", "age": 30} \n',
     ],
 )
-def test_fences_around_json_are_taken_off(fake: FakeLLM, answer: str) -> None:
+def test_code_fences_around_json_are_removed(fake: FakeLLM, answer: str) -> None:
     """Wrong: a valid answer within a code fence is asked for again."""
     fake.reply(answer)
     assert open_llm(fake).structured(HELLO, Fact) == SARAH
     assert len(fake.requests) == 1
 
 
-def test_fences_inside_json_stay(fake: FakeLLM) -> None:
+def test_code_fences_inside_json_are_not_removed(fake: FakeLLM) -> None:
     """Wrong: a code fence within a value cuts the answer."""
     name = "```\ncode\n```"
     fake.reply_json({"name": name, "age": 1})
     assert open_llm(fake).structured(HELLO, Fact).name == name
 
 
-def test_context_window(fake: FakeLLM) -> None:
+def test_the_context_window_of_an_unknown_model_has_a_default(fake: FakeLLM) -> None:
     """Wrong: the window of an unknown model raises, or output tokens are taken for the window."""
     assert open_llm(fake, "openai/gpt-4o-mini").context_window() == 128_000
     assert open_llm(fake, "openai/test-model").context_window() == 8192
@@ -261,7 +261,9 @@ def test_context_window(fake: FakeLLM) -> None:
 
 @pytest.mark.parametrize("key", [KEY, "plain+canary/42"])
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
-def test_a_secret(fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int, key: str) -> None:
+def test_errors_and_logs_do_not_show_the_key(
+    fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int, key: str
+) -> None:
     """Wrong: an error, a traceback or the log shows the key that the provider quoted."""
     caplog.set_level(logging.DEBUG, logger="agent_memory")
     fake.fail(status, times=9, message=f"Who is {key}? See ?key={key}, or sk-abc***xyz")
@@ -276,7 +278,7 @@ def test_a_secret(fake: FakeLLM, caplog: pytest.LogCaptureFixture, status: int, 
     assert repr(llm) == "LLM('openai/test-model')"
 
 
-def test_litellm_logs_without_the_key(fake: FakeLLM, caplog: pytest.LogCaptureFixture) -> None:
+def test_litellm_logs_do_not_show_the_key(fake: FakeLLM, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: litellm's debug log shows the key."""
     caplog.set_level(logging.DEBUG)
     logging.getLogger("LiteLLM").addHandler(caplog.handler)
@@ -288,7 +290,7 @@ def test_litellm_logs_without_the_key(fake: FakeLLM, caplog: pytest.LogCaptureFi
     assert "canary" not in caplog.text
 
 
-def test_stop_lets_hanging_requests_go(fake: FakeLLM) -> None:
+def test_stopping_the_server_ends_hanging_requests(fake: FakeLLM) -> None:
     """Wrong: stopping the fake server leaves a client waiting for its answer."""
     fake.hang(60)
     errors: list[ModelError] = []

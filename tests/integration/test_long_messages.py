@@ -82,7 +82,7 @@ def ids(store: Store) -> list[str]:
     return [one.id for one in kept(store)]
 
 
-def test_what_stands_at_the_end_of_a_long_message_is_found(url: str) -> None:
+def test_text_at_the_end_of_a_long_message_is_found(url: str) -> None:
     """Wrong: a fact near the end of a long message is not found, or shown without its speaker."""
     with remembering(url) as memory:
         converse(memory, text=document(1_000))
@@ -113,7 +113,7 @@ def test_without_a_block_the_log_is_searched_by_passages(tmp_path: Path) -> None
         assert first.tokens < 600
 
 
-def test_records_of_every_passage(store: Store) -> None:
+def test_every_passage_has_its_own_record(store: Store) -> None:
     """Wrong: passages overwrite each other, are stored twice, or change ids of short messages."""
     with remembering(store) as memory:
         converse(memory)
@@ -138,7 +138,7 @@ def test_records_of_every_passage(store: Store) -> None:
         assert len(found(memory)) == 1
 
 
-def test_what_is_forgotten_is_forgotten_with_all_passages(store: Store) -> None:
+def test_all_passages_of_a_removed_message_are_removed(store: Store) -> None:
     """Wrong: a passage is still found after a pop or a deletion."""
     with remembering(store) as memory:
         for session_id, user_id in (("s", "ada"), ("t", "ada"), ("u", "ben")):
@@ -176,7 +176,7 @@ def waits(text: str) -> Tails:
     return Tails([lag], [Tail(lag, [Entry("s", 1, message, count, count, "o200k_base", at)])])
 
 
-class Asked(Silent):
+class CallRecorder(Silent):
     """Records the questions it is asked."""
 
     kind: str = "asked"
@@ -196,9 +196,9 @@ CALLS: dict[str, Callable[[AgentMemory, str], Any]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_what_is_recalled_for_is_bounded(call: str) -> None:
+def test_the_query_text_of_a_recall_is_bounded(call: str) -> None:
     """Wrong: each block searches for the whole of a pasted document, which costs seconds of CPU."""
-    block = Asked()
+    block = CallRecorder()
     with AgentMemory(store="memory://", blocks=[block], recall_timeout=SECONDS) as memory:
         CALLS[call](memory, LONG["at the end"])
     (text,) = block.texts
@@ -206,7 +206,7 @@ def test_what_is_recalled_for_is_bounded(call: str) -> None:
     assert len(text) <= MOST + 1
 
 
-def test_what_waits_is_made_ready_once() -> None:
+def test_concurrent_searches_index_a_pending_message_once() -> None:
     """Wrong: concurrent searches each index the same pending message."""
     made: list[int] = []
     begun, go_on = threading.Event(), threading.Event()
@@ -232,7 +232,7 @@ def test_what_waits_is_made_ready_once() -> None:
     assert made == [1]
 
 
-def test_an_index_of_what_was_absorbed_is_not_kept() -> None:
+def test_the_index_of_absorbed_messages_is_freed() -> None:
     """Wrong: the memory of a process grows with each user who once had pending messages."""
 
     def make(said: Sequence[tuple[Entry, Turn]]) -> Encoded:
@@ -245,7 +245,7 @@ def test_an_index_of_what_was_absorbed_is_not_kept() -> None:
     assert built() is None
 
 
-def test_what_is_looked_at_of_what_waits_is_bounded() -> None:
+def test_the_indexed_text_of_a_pending_message_is_bounded() -> None:
     """Wrong: each search reads all of a pending message, however long it is."""
     looked_at: list[str] = []
 
@@ -262,7 +262,7 @@ def test_what_is_looked_at_of_what_waits_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])
-def test_what_was_pasted_is_found_at_once(blocks: list[Block]) -> None:
+def test_a_pasted_document_is_found_before_its_absorb(blocks: list[Block]) -> None:
     """Wrong: a pasted document is not searched until it is absorbed."""
     halves = DOCUMENT[:300_000], DOCUMENT[300_000:]
     text = " Ada adopted a dog from the shelter, its name is Biscuit. ".join(halves)
@@ -274,7 +274,7 @@ def test_what_was_pasted_is_found_at_once(blocks: list[Block]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("blocks", [[VectorMemory()], []], ids=["vectors", "log"])
 @pytest.mark.parametrize("where", LONG)
-def test_a_long_question_finds(where: str, blocks: list[Block]) -> None:
+def test_a_long_question_recalls_relevant_messages(where: str, blocks: list[Block]) -> None:
     """Wrong: a question before or after a pasted document recalls nothing."""
     with AgentMemory(store="memory://", blocks=blocks, recall_timeout=SECONDS) as memory:
         for number in range(300):
@@ -287,13 +287,13 @@ def test_a_long_question_finds(where: str, blocks: list[Block]) -> None:
             assert "Biscuit" in str(memory.get("new", LONG[where], user_id="ada").recalls)
 
 
-def test_a_short_question_stays_as_it_is() -> None:
+def test_a_short_question_is_not_changed() -> None:
     """Wrong: a short question is copied or shortened."""
     message = Message(role="user", content="x" * MOST)
     assert query_message(message) is message
 
 
-def test_what_was_given_up_stops() -> None:
+def test_a_timed_out_search_stops() -> None:
     """Wrong: a search that timed out goes on to search deeper."""
     gate, ended = threading.Event(), threading.Event()
     searches: list[str] = []

@@ -107,7 +107,7 @@ def speak(
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_remembering(memory: AgentMemory, mode: Mode) -> None:
+def test_a_client_adds_searches_changes_and_deletes_notes(memory: AgentMemory, mode: Mode) -> None:
     """Wrong: a note that a client adds is not found, changed or deleted."""
 
     async def talk(client: Client) -> None:
@@ -128,7 +128,7 @@ def test_remembering(memory: AgentMemory, mode: Mode) -> None:
     assert memory.user("sarah").notes().all() == []
 
 
-def test_what_was_said_is_found(memory: AgentMemory) -> None:
+def test_a_search_returns_the_users_notes_and_messages(memory: AgentMemory) -> None:
     """Wrong: a search finds only notes, shows a message as a note, or finds another user's data."""
 
     async def talk(client: Client) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def test_what_was_said_is_found(memory: AgentMemory) -> None:
     }
 
 
-def test_pages(memory: AgentMemory) -> None:
+def test_search_pages_contain_every_memory_once(memory: AgentMemory) -> None:
     """Wrong: a page omits a memory or repeats one, or the last page names a next one."""
     for number in range(5):
         memory.user("sarah").notes().add(f"Note {number}.")
@@ -161,7 +161,7 @@ def test_pages(memory: AgentMemory) -> None:
     assert "gone" in speak(memory, lambda client: refusal(client, "search_memories", after="gone"))
 
 
-def test_facts() -> None:
+def test_a_client_lists_corrects_and_deletes_facts() -> None:
     """Wrong: facts of the user are not listed, corrected or deleted."""
     model = Model()
     model.tell("I live in Rome", "Lives in Rome.", category="home", since="2024")
@@ -185,7 +185,7 @@ def test_facts() -> None:
         assert [fact.text for fact in memory.user("ben").facts()] == ["Lives in Rome."]
 
 
-def test_the_files_of_a_block(memory: AgentMemory) -> None:
+def test_the_server_offers_the_file_tools_of_a_block(memory: AgentMemory) -> None:
     """Wrong: a block's tool is missing or reaches another's data, or one needs a session."""
     made = {"command": "create", "path": "/memories/plan.md", "file_text": "Learn Italian."}
 
@@ -201,7 +201,7 @@ def test_the_files_of_a_block(memory: AgentMemory) -> None:
     assert "plan.md" not in look
 
 
-def test_a_context(memory: AgentMemory) -> None:
+def test_get_context_returns_recalls_within_the_budget(memory: AgentMemory) -> None:
     """Wrong: a context lacks the session's messages or recalls, or exceeds its budget."""
     said_more = [said(f"Word {n} " * 40, role=("user", "assistant")[n % 2]) for n in range(24)]
     memory.update("sarahs", said_more, user_id="sarah")
@@ -231,7 +231,7 @@ async def of_session(client: Client, session_id: str) -> set[str]:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
+def test_a_client_cannot_read_sessions_of_another_user(memory: AgentMemory, mode: Mode) -> None:
     """Wrong: a client can read a session of another user or of none, or sees that it exists."""
     wanted = "There is no session '?'. memory://sessions lists the sessions."
     for session_id in ("bens", "nobodys", "nowhere"):
@@ -247,7 +247,7 @@ def test_sessions_of_others(memory: AgentMemory, mode: Mode) -> None:
 
 @settings(max_examples=at_length(25))
 @given(st.text("/?#%+&=. aü", min_size=1) | st.text(min_size=1, max_size=20))
-def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
+def test_every_session_id_works_in_a_resource_uri(session_id: str) -> None:
     """Wrong: the address of a session with an unusual id leads nowhere, or to another session."""
     with AgentMemory(store="memory://") as memory:
         try:
@@ -261,7 +261,7 @@ def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
         assert [one["content"] for one in log["messages"]] == ["here"]
 
 
-def test_other_addresses(memory: AgentMemory) -> None:
+def test_an_invalid_resource_uri_returns_an_error(memory: AgentMemory) -> None:
     """Wrong: an invalid address is served, or ends in an internal error."""
 
     async def talk(client: Client) -> set[int]:
@@ -275,7 +275,7 @@ def test_other_addresses(memory: AgentMemory) -> None:
     assert speak(memory, talk) == {-32602}
 
 
-def test_tools_name_no_user_and_have_hints(memory: AgentMemory) -> None:
+def test_tools_take_no_user_and_have_read_and_write_hints(memory: AgentMemory) -> None:
     """Wrong: a tool takes a user's name, or its hint of reading or writing is wrong."""
     tools = speak(memory, lambda client: client.list_tools()).tools
     for tool in tools:
@@ -292,7 +292,7 @@ def test_tools_name_no_user_and_have_hints(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("more", [{"user_id": "ben"}, {"scope": {"user_id": "ben"}}])
-def test_a_user_cannot_be_slipped_in(memory: AgentMemory, more: dict[str, Any]) -> None:
+def test_a_tool_rejects_arguments_naming_a_user(memory: AgentMemory, more: dict[str, Any]) -> None:
     """Wrong: an extra argument that names a user is used, or silently ignored."""
 
     async def talk(client: Client) -> None:
@@ -305,7 +305,7 @@ def test_a_user_cannot_be_slipped_in(memory: AgentMemory, more: dict[str, Any]) 
     assert memory.user("sarah").notes().all() == []
 
 
-def test_what_cannot_be_done_is_told(memory: AgentMemory) -> None:
+def test_a_tool_error_says_how_to_correct_the_call(memory: AgentMemory) -> None:
     """Wrong: the error of a tool call does not say what to do instead."""
 
     async def talk(client: Client) -> None:
@@ -316,7 +316,7 @@ def test_what_cannot_be_done_is_told(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptureFixture) -> None:
+def test_internal_errors_reach_only_the_log(mode: Mode, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a client reads an exception's text, or the server's log lacks it."""
     memory = AgentMemory(store="memory://", blocks=[Odd()])
 
@@ -337,7 +337,7 @@ def test_what_went_wrong_inside_is_not_told(mode: Mode, caplog: pytest.LogCaptur
     assert "MemoryClosed" in caplog.text
 
 
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_mcp_extra_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: without the SDK the import does not say which extra to install."""
     with monkeypatch.context() as patch:
         patch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -75,7 +75,7 @@ def asked(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
     return answer["result"]
 
 
-def test_without_a_configuration_there_are_files() -> None:
+def test_the_file_tool_exists_without_a_configuration() -> None:
     """Wrong: without a configuration file the file tool is missing."""
 
     async def talk() -> None:
@@ -117,7 +117,7 @@ def test_the_command_serves_a_client() -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, "end of input", "nobody reads"])
-def test_it_ends(how: signal.Signals | str) -> None:
+def test_the_server_exits_cleanly_on_signals_and_closed_pipes(how: signal.Signals | str) -> None:
     """Wrong: the server does not end, ends with an error, or leaves its database open."""
     process = piped(COMMAND, "mcp", "--user", "sarah", "--store", STORE)
     assert asked(process, HELLO)["serverInfo"]["name"] == "agent-memory"
@@ -139,7 +139,7 @@ def test_it_ends(how: signal.Signals | str) -> None:
         pipe.close()
 
 
-def test_nothing_but_the_protocol_is_on_stdout() -> None:
+def test_stdout_contains_only_protocol_messages() -> None:
     """Wrong: the output of a block or a child process breaks the protocol."""
     process = piped(sys.executable, "-c", SERVER)
     asked(process, HELLO)
@@ -159,7 +159,7 @@ def test_nothing_but_the_protocol_is_on_stdout() -> None:
      (["--user", "sarah", "--tokens", "t.toml"], "--http"), (["--user", " "], "--user is empty"),
      (["--http"], "--user"), (["--http", "--user", "sarah", "--tokens", "t.toml"], "either")],
 )  # fmt: skip
-def test_whose_memory_has_to_be_said(arguments: list[str], told: str) -> None:
+def test_the_command_requires_a_user_or_a_token_file(arguments: list[str], told: str) -> None:
     """Wrong: the server starts without a user, or with both `--user` and `--tokens`."""
     result = invoke(["mcp", *arguments])
     assert (result.exit_code, result.stdout) == (1, "")
@@ -220,7 +220,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_users_at_the_same_time(server: Server, mode: Mode) -> None:
+def test_concurrent_users_see_only_their_own_memories(server: Server, mode: Mode) -> None:
     """Wrong: one user's token reaches another user's data, also in concurrent calls."""
 
     async def talk() -> None:
@@ -245,7 +245,7 @@ def test_users_at_the_same_time(server: Server, mode: Mode) -> None:
     anyio.run(talk)
 
 
-def test_nobody_comes_in_without_a_token(server: Server) -> None:
+def test_a_request_without_a_valid_token_gets_401(server: Server) -> None:
     """Wrong: a request is served without a valid token, or a wrong one gets another response."""
     given = [
         {}, {"Authorization": ""}, {"Authorization": "Bearer"},
@@ -270,7 +270,7 @@ def test_nobody_comes_in_without_a_token(server: Server) -> None:
     assert server.post("", Authorization=f"bearer  {SARAH}").status_code == 200
 
 
-def test_only_requests_are_served(server: Server) -> None:
+def test_the_server_accepts_only_post_on_its_path(server: Server) -> None:
     """Wrong: `GET` opens a stream that keeps the server from ending, or another path is served."""
     headers = {**JSON, "Authorization": f"Bearer {SARAH}"}
     for method in ("GET", "DELETE", "OPTIONS", "HEAD"):
@@ -280,7 +280,7 @@ def test_only_requests_are_served(server: Server) -> None:
     assert httpx2.post(elsewhere, headers=headers).status_code == 404
 
 
-def test_forged_hosts_and_origins(server: Server) -> None:
+def test_forged_hosts_and_origins_are_rejected(server: Server) -> None:
     """Wrong: a web page whose domain resolves to this machine can call the server."""
     assert server.post(SARAH, Host="evil.example").status_code == 421
     assert server.post(SARAH, Host="127.0.0.1.evil.example:80").status_code == 421
@@ -289,7 +289,7 @@ def test_forged_hosts_and_origins(server: Server) -> None:
     assert server.post(SARAH, Host="localhost:1", Origin="http://localhost:1").status_code == 200
 
 
-def test_no_session_passes_from_user_to_user(server: Server) -> None:
+def test_a_protocol_session_gives_no_access_to_another_user(server: Server) -> None:
     """Wrong: a protocol session of one user gives another user access."""
     client = {"name": "test", "version": "1"}
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
@@ -303,7 +303,7 @@ def test_no_session_passes_from_user_to_user(server: Server) -> None:
         assert [one["session_id"] for one in json.loads(text)["sessions"]] == [f"of-{user}"]
 
 
-def test_what_is_too_large_or_no_json(server: Server) -> None:
+def test_a_too_large_or_invalid_json_body_is_rejected(server: Server) -> None:
     """Wrong: an invalid request ends the server, or one of any size is read."""
     headers = {**JSON, "Authorization": f"Bearer {SARAH}"}
     assert httpx2.post(server.url, headers=headers, content=b" " * 5_000_000).status_code == 413
@@ -312,7 +312,7 @@ def test_what_is_too_large_or_no_json(server: Server) -> None:
     assert server.post(SARAH).status_code == 200
 
 
-def test_a_token_is_made_up(tmp_path: Path) -> None:
+def test_the_server_generates_a_token_if_none_is_configured(tmp_path: Path) -> None:
     """Wrong: without `--tokens` no token works, or any does."""
     server = start(tmp_path, "--user", "sarah")
     read = {**LIST, "method": "resources/read", "params": {"uri": "memory://sessions"}}
@@ -325,7 +325,7 @@ def test_a_token_is_made_up(tmp_path: Path) -> None:
     assert not (tmp_path / "agent_memory.db-wal").exists()
 
 
-def test_a_token_of_the_environment(tmp_path: Path) -> None:
+def test_a_token_from_the_environment_is_used_but_not_printed(tmp_path: Path) -> None:
     """Wrong: the token in the environment is not used, or is printed."""
     server = start(tmp_path, "--user", "sarah", "--host", "0.0.0.0", AGENT_MEMORY_MCP_TOKEN=SARAH)
     local = Server(server.process, server.url.replace("0.0.0.0", "127.0.0.1"))
@@ -339,7 +339,7 @@ def test_a_token_of_the_environment(tmp_path: Path) -> None:
     assert SARAH not in errors
 
 
-def test_an_address_that_is_taken(server: Server, tmp_path: Path) -> None:
+def test_a_port_in_use_gives_an_error_message(server: Server, tmp_path: Path) -> None:
     """Wrong: a port in use ends in a traceback, or another port is served."""
     port = server.url.split(":")[2].removesuffix("/mcp")
     command = [COMMAND, "mcp", "--http", "--port", port, "--user", "sarah"]
@@ -349,7 +349,7 @@ def test_an_address_that_is_taken(server: Server, tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["m.toml"]
 
 
-def test_tokens_of_a_file(tmp_path: Path) -> None:
+def test_tokens_from_a_file_identify_their_users(tmp_path: Path) -> None:
     """Wrong: a token in the file is refused, or one that is not in it is accepted."""
     hashed = "sha256:" + hashlib.sha256(b"third-token-0123456789").hexdigest()
     users = {"sarah": [SARAH, "another-token-of-hers+/=="], 'b e"n@x': BEN, "eve": hashed}
@@ -377,7 +377,7 @@ def test_tokens_of_a_file(tmp_path: Path) -> None:
      ("t.json", '["swordfish-0123456789"]'), ("t.json", '{"sarah": "swordfish-0123456789"'),
      ("t.yaml", 'sarah: "swordfish-0123456789"'), ("missing.toml", None)],
 )  # fmt: skip
-def test_tokens_that_are_none(tmp_path: Path, name: str, text: str | None) -> None:
+def test_rejected_token_files_are_not_quoted(tmp_path: Path, name: str, text: str | None) -> None:
     """Wrong: a weak token is accepted, or the error about a bad token quotes it."""
     file = tmp_path / name
     if text is not None:
@@ -388,7 +388,7 @@ def test_tokens_that_are_none(tmp_path: Path, name: str, text: str | None) -> No
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_users_of_a_file_have_usable_ids(tmp_path: Path) -> None:
+def test_a_token_file_with_an_invalid_user_id_is_rejected(tmp_path: Path) -> None:
     """Wrong: a token stands for an invalid user id."""
     file = tmp_path / "t.toml"
     file.write_text(f'" " = "{SARAH}"')

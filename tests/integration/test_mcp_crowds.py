@@ -99,7 +99,7 @@ def gives_up(peer: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize(("files", "count"), [(None, 300), (256, 400), (64, 400)])
-def test_half_sent_requests(tmp_path: Path, files: int | None, count: int) -> None:
+def test_half_sent_requests_block_no_client(tmp_path: Path, files: int | None, count: int) -> None:
     """Wrong: peers without a token block clients with one, or flood the log."""
     with serving(tmp_path, files) as url, ExitStack() as opened:
         assert answered(url) == 200
@@ -111,7 +111,7 @@ def test_half_sent_requests(tmp_path: Path, files: int | None, count: int) -> No
     assert ("connections: the longest waiting was closed" in told) == (files is not None)
 
 
-def test_requests_that_never_end(tmp_path: Path) -> None:
+def test_connections_with_unfinished_requests_are_closed(tmp_path: Path) -> None:
     """Wrong: a peer keeps a connection for ever, by silence or by sending slowly."""
     token = f"Authorization: Bearer {TOKEN}\r\n".encode()
     length = b"Content-Length: 9999\r\n\r\n{"
@@ -127,7 +127,7 @@ def test_requests_that_never_end(tmp_path: Path) -> None:
         assert answered(url) == 200
 
 
-def test_requests_that_are_none(tmp_path: Path) -> None:
+def test_invalid_requests_are_rejected_and_not_logged(tmp_path: Path) -> None:
     """Wrong: invalid requests fill the log, or a forged `Host` header is accepted."""
     with serving(tmp_path) as url, ExitStack() as opened:
         for peer in connected(url, 100, b"\x00\x01 nothing\r\n\r\n"):
@@ -141,14 +141,16 @@ def test_requests_that_are_none(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == ""
 
 
-def test_half_of_the_files_are_for_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_use_at_most_half_the_open_file_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: connections may use up the process's open files, so that the store gets none."""
     for files, most in ((256, 128), (1, 1), (10**6, MOST), (resource.RLIM_INFINITY, MOST)):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, files=files: (files, files))
         assert most_connections() == most
 
 
-def test_open_files(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lack_of_file_descriptors_logs_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Wrong: without free files the event loop logs a traceback for each connection."""
     with listen("127.0.0.1", 0) as listener:
         monkeypatch.setattr(socket.socket, "accept", partial(refuse, errno.EMFILE))

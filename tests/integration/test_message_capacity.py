@@ -82,7 +82,7 @@ def held(memory: AgentMemory) -> int:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=named)
-def test_no_context_shows_more(strategy: Strategy) -> None:
+def test_no_context_exceeds_the_message_capacity(strategy: Strategy) -> None:
     """Wrong: with some strategy a context shows more messages than the capacity."""
     starts: list[int] = []
     with opened(max_messages=10, overflow=strategy) as memory:
@@ -108,7 +108,7 @@ def test_no_context_shows_more(strategy: Strategy) -> None:
     most=st.integers(2, 12),
     mode=st.sampled_from(["one", "all"]),
 )
-def test_awkward_conversations(
+def test_awkward_conversations_stay_within_the_capacity(
     messages: list[Any], strategy: Strategy, most: int, mode: str
 ) -> None:
     """Wrong: a context exceeds the capacity, parts a call and its result, or lacks the newest."""
@@ -164,7 +164,7 @@ def test_the_system_message_does_not_count() -> None:
         assert memory.update("s", user(3)).start > 0
 
 
-def test_a_lowered_capacity_holds_at_once(tmp_path: Any) -> None:
+def test_a_lowered_capacity_applies_immediately(tmp_path: Any) -> None:
     """Wrong: a context exceeds a capacity that was lowered after the window was filled."""
     store = f"sqlite:///{tmp_path}/m.db"
     with opened(store=store) as memory:

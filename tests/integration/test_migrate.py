@@ -87,7 +87,7 @@ def _put_vectors(store: Store, name: str, session_id: str = "a") -> None:
     store.put_vectors("vector", [one], worded(["owl"], meaning=units(1)))
 
 
-def test_everything_arrives(source: Store, target: Store) -> None:
+def test_a_migration_copies_all_data_unchanged(source: Store, target: Store) -> None:
     """Wrong: a migration loses, doubles or changes data, or users see other data than before."""
     before = everything(source)
     last = moved(source, target)
@@ -99,7 +99,7 @@ def test_everything_arrives(source: Store, target: Store) -> None:
     assert seen(target) == seen(source)
 
 
-def test_by_address(filled: Path, tmp_path: Path) -> None:
+def test_a_url_migration_keeps_the_source_and_shows_progress(filled: Path, tmp_path: Path) -> None:
     """Wrong: `operations.migrate` changes the source, or writes into a target in use. Or the
     progress starts again for each block."""
     url = f"sqlite:///{tmp_path}/target.db"
@@ -123,7 +123,7 @@ def test_by_address(filled: Path, tmp_path: Path) -> None:
         list(operations.migrate(f"sqlite:///{tmp_path}/source.db", url))
 
 
-def test_one_namespace_at_a_time(tmp_path: Path) -> None:
+def test_a_migration_moves_only_its_namespace(tmp_path: Path) -> None:
     """Wrong: a migration moves other namespaces of the database, or is refused because of them."""
     for name in ("ours", "theirs"):
         for file in ("source", "target"):
@@ -142,7 +142,7 @@ def test_one_namespace_at_a_time(tmp_path: Path) -> None:
         store.close()
 
 
-def test_sessions_arrive_due(small: Store, target: Store) -> None:
+def test_migrated_sessions_are_due(small: Store, target: Store) -> None:
     """Wrong: pending messages are not absorbed at the target until the session's next update."""
     for head in small.due():
         small.schedule(head, None)
@@ -151,7 +151,7 @@ def test_sessions_arrive_due(small: Store, target: Store) -> None:
     assert target.append("long", [draft("more")], "of a").end == 121
 
 
-def test_vectors_of_no_session_come_along(small: Store, target: Store) -> None:
+def test_vectors_without_a_session_are_migrated(small: Store, target: Store) -> None:
     """Wrong: vectors without a session are not moved."""
     _put_vectors(small, "free", "")
     _put_vectors(small, "named", "an index of mine")
@@ -160,7 +160,7 @@ def test_vectors_of_no_session_come_along(small: Store, target: Store) -> None:
     assert {"free", "named"} < set(_ids(target))
 
 
-def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store) -> None:
+def test_encrypted_data_stays_encrypted(source: Store, tmp_path: Path, target: Store) -> None:
     """Wrong: encrypted data is moved in plain text, or cannot be decrypted afterwards."""
     plain, sealed = tmp_path / "plain.db", open_store(f"sqlite:///{tmp_path}/sealed.db")
     with opened(EncryptedStore(sealed, Keys(KEY))) as memory:
@@ -186,7 +186,7 @@ def test_what_is_encrypted_stays_so(source: Store, tmp_path: Path, target: Store
     sealed.close()
 
 
-def test_system_messages_in_a_store_of_their_own(target: Store) -> None:
+def test_system_messages_in_a_separate_store_are_included(target: Store) -> None:
     """Wrong: after both stores were moved, a session has lost its system message."""
     main, system = MemoryStore(), MemoryStore()
     rules = {"role": "system", "content": "rules"}
@@ -217,7 +217,7 @@ def test_full_target(small: Store, target: Store, put: Callable[[Store], None], 
     assert not is_unfinished(target)
 
 
-def test_a_migration_that_is_complete(small: Store, target: Store) -> None:
+def test_a_completed_migration_can_be_repeated(small: Store, target: Store) -> None:
     """Wrong: repeating a completed migration is refused, or one into a target used since is not."""
     verified = moved(small, target).verified
     steps: list[str] = []
@@ -236,7 +236,7 @@ def test_a_migration_that_is_complete(small: Store, target: Store) -> None:
         assert everything(target) == before
 
 
-def test_a_target_that_was_only_tried(small: Store, target: Store) -> None:
+def test_a_target_that_was_opened_but_not_used_is_accepted(small: Store, target: Store) -> None:
     """Wrong: a target on which a memory was opened once is refused."""
     SystemRecords(target).write(Kind.JOBS, "vector", again_at=None)
     target.open_vectors("vector", 3, "another model")
@@ -245,7 +245,7 @@ def test_a_target_that_was_only_tried(small: Store, target: Store) -> None:
     assert everything(target) == everything(small)
 
 
-def test_a_migration_from_elsewhere(small: Store, target: Store) -> None:
+def test_a_migration_from_another_source_is_rejected(small: Store, target: Store) -> None:
     """Wrong: a migration continues one that another source began."""
     begun = migrate_stores(small, target, "origin")
     next(begun)
@@ -259,7 +259,7 @@ def test_a_migration_from_elsewhere(small: Store, target: Store) -> None:
     assert everything(target) == everything(small)
 
 
-def test_addresses_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_source_and_target_urls_are_rejected(tmp_path: Path) -> None:
     """Wrong: a mistyped source is created and moved, or a store in memory is accepted."""
     there = f"sqlite:///{tmp_path}/there.db"
     for urls, told in (
@@ -275,7 +275,7 @@ def test_addresses_that_cannot_be(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_two_at_once(small: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_migrations_into_one_target_conflict(small: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: two migrations into one target run at the same time."""
     monkeypatch.setattr(leases, "LEASE_SECONDS", 60)
     monkeypatch.setattr(leases, "_WAIT_SECONDS", 0.05)
@@ -336,7 +336,7 @@ CHANGES: list[Callable[[Store], object]] = [
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(("at", "call"), [("first", "commit"), ("last", "lines")])
-def test_the_source_goes_on_meanwhile(
+def test_a_source_change_during_a_migration_is_detected(
     small: Store, change: Callable[[Store], object], at: str, call: str
 ) -> None:
     """Wrong: a migration reports success although the source changed meanwhile."""
@@ -371,7 +371,7 @@ def test_the_source_goes_on_meanwhile(
         (lambda store: store.append("extra", [draft("x")]), "session 'extra'"),
     ],
 )
-def test_what_is_wrong_is_found(small: Store, spoil: Callable[[Store], None], told: str) -> None:
+def test_differences_are_detected(small: Store, spoil: Callable[[Store], None], told: str) -> None:
     """Wrong: the comparison accepts a target that differs from the source."""
     target = MemoryStore()
 
@@ -386,7 +386,7 @@ def test_what_is_wrong_is_found(small: Store, spoil: Callable[[Store], None], to
     assert everything(target) == everything(small)
 
 
-def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None:
+def test_a_session_that_differs_in_the_target_is_copied_again(small: Store) -> None:
     """Wrong: a log that differs from the source's is not replaced."""
     target, spoilt = MemoryStore(), [False]
 
@@ -399,7 +399,7 @@ def test_a_session_that_arrived_otherwise_is_brought_again(small: Store) -> None
     assert everything(target) == everything(small)
 
 
-def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> None:
+def test_a_pending_deletion_is_completed_in_the_target(target: Store) -> None:
     """Wrong: a migration restores a session marked for deletion, or never erases it."""
     source = MemoryStore()
 
@@ -426,7 +426,7 @@ def test_a_deletion_that_has_begun_is_finished_at_the_target(target: Store) -> N
     assert not SystemRecords(target).read(Kind.USER_DELETIONS)
 
 
-def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: Store) -> None:
+def test_data_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: Store) -> None:
     """Wrong: text of a user who was deleted between two runs is left in the target's file."""
     source = MemoryStore()
     with AgentMemory(store=source, blocks=[NoteMemory()]) as memory:
@@ -446,7 +446,7 @@ def test_what_was_deleted_between_runs_leaves_no_trace(tmp_path: Path, target: S
     assert b"canary-ben" in file_bytes(tmp_path, "target.db")
 
 
-def test_the_engines_notes(small: Store, target: Store) -> None:
+def test_interrupted_replays_and_deletions_are_migrated(small: Store, target: Store) -> None:
     """Wrong: a migration loses the state of an interrupted replay or deletion."""
     for kind in (Kind.REPLAYS, Kind.SCRUBS, Kind.USER_DELETIONS, Kind.JOBS):
         SystemRecords(small).write(kind, "key", done=1)
@@ -456,7 +456,7 @@ def test_the_engines_notes(small: Store, target: Store) -> None:
     assert {kind for kind in Kind if SystemRecords(small).read(kind)} == kept | {Kind.SCRUBS}
 
 
-def test_the_note_tells_nothing(source: Store, target: Store) -> None:
+def test_the_migration_record_contains_no_text_or_id(source: Store, target: Store) -> None:
     """Wrong: the record that marks an unfinished target contains text or an id."""
     begun = migrate_stores(source, target, "0" * 64)
     next(begun)
@@ -484,7 +484,7 @@ class Paged:
         return call if callable(value) else value
 
 
-def test_it_goes_by_pages(source: Store) -> None:
+def test_a_migration_reads_logs_and_records_in_pages(source: Store) -> None:
     """Wrong: a migration loads a whole log, or all records of a block, at once."""
     here, there = (KernelStore(Paged(each.kernel)) for each in (source, MemoryStore()))  # type: ignore[arg-type]
     assert moved(here, there).verified is not None
@@ -520,7 +520,7 @@ def _failure(source: Store, target: Store) -> str | None:
         ("sqlite:///a@b.db", "sqlite:///c@b.db", False),
     ],
 )
-def test_a_source_is_known_again(one: str, other: str, same: bool) -> None:
+def test_a_source_is_recognized_after_a_password_change(one: str, other: str, same: bool) -> None:
     """Wrong: a changed password makes a source unknown, or another database counts as the same."""
     assert (origin_of(one) == origin_of(other)) == same
     assert len(origin_of(one)) == 64
@@ -534,7 +534,7 @@ def urls(
     return [first, postgres_url, redis_url, mysql_url, mongodb_url, last]
 
 
-def test_once_round(urls: list[str]) -> None:
+def test_a_migration_through_all_databases_keeps_all_data(urls: list[str]) -> None:
     """Wrong: a database returns other data than was stored in it, or loses some."""
     namespace = f"ring {uuid4().hex}"
     with ExitStack() as stack:

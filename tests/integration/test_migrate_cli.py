@@ -50,7 +50,7 @@ def same(namespace: str = "default") -> None:
         assert everything(there) == everything(here)
 
 
-def test_it_moves_and_tells_what() -> None:
+def test_the_command_migrates_and_prints_counts() -> None:
     """Wrong: the command does not print how much it moved, or whether the stores are equal."""
     told = run("migrate", FROM, TO)
     rows = [line.split() for line in told.splitlines()]
@@ -67,7 +67,7 @@ def test_it_moves_and_tells_what() -> None:
     assert not Path("typo.db").exists()
 
 
-def test_what_was_stopped_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_migration_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: Ctrl-C ends in a traceback, or the migration cannot be continued."""
     told = interrupted(monkeypatch)
     assert told.strip().endswith("Run the same command to continue.")

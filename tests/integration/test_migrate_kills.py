@@ -111,7 +111,7 @@ def _same(source: Path, target: Path) -> None:
     assert told[0] == told[1]
 
 
-def test_killed_at_many_steps(tmp_path: Path) -> None:
+def test_a_migration_resumes_after_a_kill_at_many_steps(tmp_path: Path) -> None:
     """Wrong: a migration that is killed at some step loses or doubles data."""
     source, steps = _fill(tmp_path / "source.db", 5), list[str]()
     _run(source, tmp_path / "whole.db", None, steps)
@@ -155,7 +155,7 @@ def _absorbed(store: Store) -> None:
     store.put_records("facts", [record("f1"), record("new")], replacing=("a", 1, 1))
 
 
-def test_the_source_is_used_between_kills(source: Path, tmp_path: Path) -> None:
+def test_source_changes_between_killed_runs_are_migrated(source: Path, tmp_path: Path) -> None:
     """Wrong: changes of the source between two runs are missed, or undone."""
     changes: list[Callable[[Store], object]] = [_noted, _undone, _deleted, _absorbed]
     changes += [lambda store: store.append("a", [draft("one more")])]
@@ -279,7 +279,7 @@ def check_many_steps(damaged: Callable[[str], Open]) -> None:
         assert mended(here) == expected, fatal
 
 
-def test_sqlite_at_many_steps(tmp_path: Path) -> None:
+def test_a_killed_repair_of_sqlite_can_be_repeated(tmp_path: Path) -> None:
     """Wrong: a killed repair loses whole records, or leaves damage that the next one misses."""
     source = tmp_path / "source.db"
     with closing(open_store(f"sqlite:///{source}")) as store:
@@ -293,7 +293,7 @@ def test_sqlite_at_many_steps(tmp_path: Path) -> None:
     check_many_steps(copied)
 
 
-def test_redis_at_many_steps(server: RedisServer) -> None:
+def test_a_killed_repair_of_redis_can_be_repeated(server: RedisServer) -> None:
     """Wrong: the same loss or damage, on Redis."""
 
     def opening(name: str) -> Open:

@@ -378,7 +378,7 @@ class Story(RuleBasedStateMachine):
         self.world.now += seconds
 
     @rule(who=st.integers(0, 1))
-    def all_is_caught_up(self, who: int) -> None:
+    def absorb_all_pending(self, who: int) -> None:
         """Assert that without outages all pending messages are absorbed once."""
         self.world.broken.clear()
         memory = self.processes[who].memory
@@ -402,7 +402,7 @@ class Story(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if self.sound:
-                self.all_is_caught_up(0)
+                self.absorb_all_pending(0)
                 for session in SESSIONS:
                     self.call(Op("delete", session), 0)
                 assert all(not list(self.reflected(name)) for name in NAMES)

@@ -40,7 +40,7 @@ def recalled(memory: AgentMemory, question: str | None, user_id: str = "ada") ->
     return [recall.text for recall in context.recalls]
 
 
-def test_notes_are_written_changed_and_forgotten(memory: AgentMemory) -> None:
+def test_notes_can_be_added_changed_and_deleted(memory: AgentMemory) -> None:
     """Wrong: a note is lost, stored twice, or cannot be changed or deleted."""
     notes = memory.user("ada").notes()
     assert (notes.all(), notes.get("x")) == ([], None)
@@ -107,7 +107,7 @@ def test_a_bad_note_is_refused(url: str) -> None:
         memory.user("ben").notes().add("of ben")  # another user has a limit of their own
 
 
-def test_they_are_recalled_where_they_bear_on_the_question(memory: AgentMemory) -> None:
+def test_notes_relevant_to_the_question_are_recalled(memory: AgentMemory) -> None:
     """Wrong: a relevant note is not recalled by words or meaning, or irrelevant ones are."""
     notes = memory.session("s", "ada").owner().notes()
     for number in range(40):
@@ -128,7 +128,7 @@ def test_they_are_recalled_where_they_bear_on_the_question(memory: AgentMemory) 
     assert block.get(Scope(), Message(role="user", content="peanuts"), 5) == []
 
 
-def test_without_a_block_they_are_kept_but_not_recalled() -> None:
+def test_notes_without_a_block_are_stored_but_not_recalled() -> None:
     """Wrong: notes need a block to be stored, or are recalled without one."""
     store = MemoryStore()
     with opened(store) as memory:
@@ -161,7 +161,7 @@ class Reading:
         return np.asarray(rows / np.maximum(lengths, 1), np.float32)
 
 
-def test_while_the_embedder_is_down_words_find_them(memory: AgentMemory) -> None:
+def test_notes_are_found_by_words_during_an_embedder_outage(memory: AgentMemory) -> None:
     """Wrong: an outage of the embedder hides notes that share words with the question."""
     embedder, block = Reading(), memory.blocks["notes"]
     block = block.bind(replace(block.resources, embedders=lambda name: CachedEmbedder(embedder)))
@@ -180,7 +180,7 @@ def test_while_the_embedder_is_down_words_find_them(memory: AgentMemory) -> None
     assert embedder.asked == 1
 
 
-def test_what_is_written_at_once_is_stored_once(memory: AgentMemory) -> None:
+def test_concurrent_writes_of_one_note_store_it_once(memory: AgentMemory) -> None:
     """Wrong: concurrent writers store a note twice."""
     same = together([partial(memory.user("ada").notes().add, "Likes tea.") for _ in range(8)])
     assert len({note.id for note in same}) == len(memory.user("ada").notes().all()) == 1
@@ -198,7 +198,7 @@ def test_a_block_of_another_kind_may_be_called_notes(url: str) -> None:
         assert found["user: I like tea."] == "notes" != found["Likes milk."]
 
 
-def test_they_are_there_after_a_restart(tmp_path: Path) -> None:
+def test_notes_survive_a_restart(tmp_path: Path) -> None:
     """Wrong: notes are lost at a restart, or a settings file cannot name the block."""
     file = tmp_path / "memory.toml"
     file.write_text(
@@ -243,7 +243,7 @@ def found(memory: AgentMemory, question: str) -> list[str]:
     return sorted(one.text for one in memory.get("s", question, user_id="ada").recalls)
 
 
-def test_read_words(pair: tuple[AgentMemory, AgentMemory], words_read: list[str]) -> None:
+def test_notes_are_read_once(pair: tuple[AgentMemory, AgentMemory], words_read: list[str]) -> None:
     """Wrong: each context, or each change, parses the words of all notes again."""
     one, two = pair
     notes = two.user("ada").notes()
@@ -264,7 +264,7 @@ def test_read_words(pair: tuple[AgentMemory, AgentMemory], words_read: list[str]
 
 
 @pytest.mark.parametrize("by", ["user", "clear", "other"])
-def test_what_is_deleted_is_not_kept(pair: tuple[AgentMemory, AgentMemory], by: str) -> None:
+def test_deleted_texts_leave_the_cache(pair: tuple[AgentMemory, AgentMemory], by: str) -> None:
     """Wrong: the texts of a deleted user stay in the cache."""
     one, two = pair
     one.user("ada").notes().add("The boat is green")

@@ -12,7 +12,7 @@ from agent_memory.stores import MemoryStore
 from tests.kit import assistant, user
 
 
-def test_the_same_content_is_what_is_said(url: str) -> None:
+def test_a_retry_may_have_a_new_timestamp_but_no_other_content(url: str) -> None:
     """Wrong: a retry with a new timestamp counts as other content, or other content as a retry."""
     with AgentMemory(url) as memory:
         then = datetime(2024, 5, 1, tzinfo=UTC)
@@ -25,7 +25,7 @@ def test_the_same_content_is_what_is_said(url: str) -> None:
                 memory.update("s", other, key="k")
 
 
-def test_messages_with_ids(url: str) -> None:
+def test_messages_with_ids_are_stored_once(url: str) -> None:
     """Wrong: a framework that sends its whole list each time has it stored again each time."""
     said = [user(f"m{n}", id=f"id-{n}") for n in range(5)]
     with AgentMemory(url) as memory:
@@ -49,7 +49,7 @@ def test_messages_with_ids(url: str) -> None:
     "terms", [{"key": ""}, {"key": " "}, {"key": 5}, {"expected_end": -1}, {"expected_end": "1"},
               {"expected_end": True}],
 )  # fmt: skip
-def test_terms_that_are_none(terms: dict[str, Any]) -> None:
+def test_an_invalid_key_or_expected_end_is_rejected(terms: dict[str, Any]) -> None:
     """Wrong: an empty key is accepted, and makes all writes one."""
     with AgentMemory(store="memory://") as memory:
         with pytest.raises(InvalidInput):
@@ -57,7 +57,7 @@ def test_terms_that_are_none(terms: dict[str, Any]) -> None:
         assert memory.history("s") == []
 
 
-def test_keys_are_kept_as_long_as_the_setting_says(url: str) -> None:
+def test_idempotency_keys_expire_after_the_configured_time(url: str) -> None:
     """Wrong: keys never expire, or expire before `keep_keys` has passed."""
     store = MemoryStore()
     with AgentMemory(store=store, keep_keys=timedelta(hours=1)) as memory:
@@ -77,7 +77,7 @@ def test_keys_are_kept_as_long_as_the_setting_says(url: str) -> None:
     assert second.seq == 3
 
 
-def test_a_retry_is_the_users_own(url: str) -> None:
+def test_a_retry_by_another_user_is_rejected(url: str) -> None:
     """Wrong: another user's retry under a known key succeeds, or shows if content is equal."""
     with AgentMemory(url) as memory:
         memory.update("s", user("a"), user_id="ann", key="k")
@@ -86,7 +86,7 @@ def test_a_retry_is_the_users_own(url: str) -> None:
                 memory.update("s", user(text), user_id="ben", key="k")
 
 
-def test_a_retry_is_shown_once(url: str) -> None:
+def test_a_context_shows_a_retried_message_once(url: str) -> None:
     """Wrong: after a retry the context shows a message twice, or misses another process's."""
     with AgentMemory(url) as memory, AgentMemory(url) as other:
         memory.update("s", [user("a"), assistant("b")], key="1")
@@ -101,7 +101,7 @@ def test_a_retry_is_shown_once(url: str) -> None:
         assert memory.get("s").tokens == other.get("s").tokens
 
 
-def test_tools_write_once(url: str) -> None:
+def test_a_retried_tool_call_writes_one_note(url: str) -> None:
     """Wrong: a retried tool call stores a second note."""
     with AgentMemory(url) as memory:
         session = memory.session("s", "u")

@@ -134,7 +134,7 @@ class _Writer(threading.Thread):
 @pytest.mark.parametrize(
     "kind", ["sqlite", "encrypted", "redis", "cluster", "mongodb", "postgres", "mysql"]
 )
-def test_writes_that_are_retried(
+def test_writes_retried_by_several_processes_are_stored_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a write is lost or stored twice because its reply was lost or its process died."""

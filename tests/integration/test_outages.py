@@ -143,7 +143,7 @@ class Rig:
             records = self.store.records(block, "user:ada")
         return Counter(seq for r in records if r.session_id == session for seq in r.sources)
 
-    def check_all_is_there_once(self, count: int, session: str = "s") -> None:
+    def check_all_absorbed_once(self, count: int, session: str = "s") -> None:
         entries = self.memory.history(session)
         assert [NAME.findall(str(entry.message.content))[0] for entry in entries] == NAMES[:count]
         for block in self.memory.blocks:
@@ -200,7 +200,7 @@ def rigged(
 
 
 @pytest.mark.parametrize(("dependency", "way"), CASES)
-def test_inline(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inline_mode_keeps_data(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an outage makes an update or a get fail, or stops parts that still work."""
     with rigged(dependency, way, monkeypatch) as rig:
         memory = rig.memory
@@ -226,7 +226,7 @@ def test_inline(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
         )
         rig.end()
         rig.catch_up()
-        rig.check_all_is_there_once(46)
+        rig.check_all_absorbed_once(46)
         assert operations.dead_letters(memory) == []
 
 
@@ -247,7 +247,7 @@ def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) 
         rig.end()
         for session, count in (("s", 46), ("t", 30)):
             rig.catch_up(session)
-            rig.check_all_is_there_once(count, session)
+            rig.check_all_absorbed_once(count, session)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) 
         and (case.values[0] in CALLS or case.values[1] in ("refuse", "hang", "empty"))
     ],
 )
-def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_is_complete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a deletion during an outage leaves part of a session."""
     with rigged(dependency, way, monkeypatch) as rig:
         memory = rig.memory
@@ -281,13 +281,13 @@ def test_delete(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert rig.store.head("s") is None
         assert [rig.absorbed(block, "s") for block in memory.blocks] == [{}] * len(memory.blocks)
         rig.catch_up("t")
-        rig.check_all_is_there_once(20, "t")
+        rig.check_all_absorbed_once(20, "t")
 
 
 @pytest.mark.parametrize(
     "rows", [[[math.nan, 1.0]], [[math.inf, 1.0]], [[None, 1.0]], [["x", 1.0]], [[1.0], [1.0, 2.0]]]
 )
-def test_rubbish_is_no_vector(rows: Any) -> None:
+def test_an_invalid_vector_is_rejected(rows: Any) -> None:
     """Wrong: an invalid vector is stored as zeros or NaN, and its message is never found."""
     with pytest.raises(ModelOutputInvalid):
         unit_rows(rows)

@@ -41,7 +41,7 @@ def lines(memory: AgentMemory, question: str) -> str:
     return str(memory.get("new", question, user_id="ada").to_messages()[0]["content"])
 
 
-def test_a_message_whose_facts_were_superseded_says_so(memory: AgentMemory) -> None:
+def test_a_message_with_only_superseded_facts_is_marked_outdated(memory: AgentMemory) -> None:
     """Wrong: "I live in Paris" is recalled next to "I moved to Rome" without a mark."""
     told = lines(memory, "Where do I live, in Paris or in Rome?")
     assert "[2024-01-05; outdated since 2024-06-05] user: I live in Paris" in told
@@ -60,13 +60,13 @@ def test_a_composite_marks_outdated_messages_of_each_memory(memory: AgentMemory)
         assert any("outdated since 2024-06-05" in str(one) for one in found)
 
 
-def test_a_message_of_which_something_holds_does_not(memory: AgentMemory) -> None:
+def test_a_message_with_a_current_fact_is_not_marked_outdated(memory: AgentMemory) -> None:
     """Wrong: a message with two facts is marked as outdated although one of them still holds."""
     told = lines(memory, "What do I have in Lyon, a home or a dog?")
     assert "[2024-02-05] user: I have a home in Lyon, and a dog in Lyon" in told
 
 
-def test_another_user_is_told_nothing(memory: AgentMemory) -> None:
+def test_facts_of_another_user_mark_no_message_outdated(memory: AgentMemory) -> None:
     """Wrong: one user's newer fact marks another user's message as outdated."""
     absorbed(memory, "e1", said("I live in Paris", "2024-01-05"), user_id="eve")
     found = memory.search("Where do I live, in Paris?", user_id="eve")
@@ -78,7 +78,7 @@ SOURCES = st.tuples(st.sampled_from(["s", "t"]), st.integers(1, 4))
 
 
 @given(st.lists(SOURCES, max_size=3), st.dictionaries(SOURCES, st.just(NEWS)))
-def test_outdated_recalls(
+def test_a_recall_is_marked_if_all_its_sources_are_outdated(
     sources: list[tuple[str, int]], since: dict[tuple[str, int], datetime]
 ) -> None:
     """Wrong: a recall with a valid source is marked, or a block marks its own recalls."""

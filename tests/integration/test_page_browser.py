@@ -51,7 +51,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_signing_in_and_out(page: Page) -> None:
+def test_a_user_can_sign_in_and_out(page: Page) -> None:
     """Wrong: an invalid key signs in, fails without a message, or data stays after signing out."""
     browser = page.browser
     page.sign_in("ana", rights="read")
@@ -73,7 +73,7 @@ def test_signing_in_and_out(page: Page) -> None:
     assert browser.run("sessionStorage.length") == 0
 
 
-def test_a_key_that_is_revoked_signs_out(page: Page) -> None:
+def test_revoking_a_key_signs_the_user_out(page: Page) -> None:
     """Wrong: after its key was revoked the page still shows data, or hangs."""
     key = page.sign_in("ana", rights="read")
     page.browser.go("#/u/ana/facts", "Facts")
@@ -84,7 +84,7 @@ def test_a_key_that_is_revoked_signs_out(page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_each_view(page: Page, pictures: Path, name: str) -> None:
+def test_each_view_renders_without_errors(page: Page, pictures: Path, name: str) -> None:
     """Wrong: a view fails, calls another host, violates the policy, or is wider than a phone."""
     browser, (view, has) = page.browser, VIEWS[name]
     if browser.run("sessionStorage.length") != 1 or "support desk" not in browser.text():
@@ -114,7 +114,7 @@ def test_each_view(page: Page, pictures: Path, name: str) -> None:
 
 @pytest.mark.parametrize("keys", [False, True], ids=["mouse", "keyboard"])
 @pytest.mark.parametrize("width", [360, 1600])
-def test_why_does_it_know_this_and_how_is_it_removed(page: Page, width: int, keys: bool) -> None:
+def test_a_recalled_fact_can_be_traced_and_deleted(page: Page, width: int, keys: bool) -> None:
     """Wrong: a source is not shown, or deletion takes six clicks, a mouse or a wide screen."""
     browser, memory, user = page.browser, page.service.memory, f"eve-{width}-{keys}"
     memory.update("lunch", said("I am allergic to peanuts.", "2026-03-12T08:30"), user_id=user)
@@ -164,7 +164,7 @@ def test_why_does_it_know_this_and_how_is_it_removed(page: Page, width: int, key
     assert page.troubles() == []
 
 
-def test_who_may_only_read_sees_no_buttons(page: Page) -> None:
+def test_a_read_only_key_shows_no_buttons(page: Page) -> None:
     """Wrong: a key without the right to change data sees a button for it."""
     for rights, few in (("read", True), ("read delete", False)):
         page.sign_in("*", rights=rights)
@@ -177,7 +177,7 @@ def test_who_may_only_read_sees_no_buttons(page: Page) -> None:
         assert "Service" not in page.browser.run("document.querySelector('nav').innerText")
 
 
-def test_by_keyboard(page: Page) -> None:
+def test_the_page_works_by_keyboard(page: Page) -> None:
     """Wrong: an element needs a mouse, or the focus is invisible or lost after a dialog."""
     browser = page.browser
     page.sign_in("*")
@@ -212,7 +212,7 @@ def test_by_keyboard(page: Page) -> None:
     assert len(page.service.memory.user("ana").notes().all()) == 2
 
 
-def test_a_deletion_from_its_preview_to_its_receipt(page: Page, pictures: Path) -> None:
+def test_a_user_deletion_shows_a_preview_and_a_receipt(page: Page, pictures: Path) -> None:
     """Wrong: one click deletes a user, or a confirmed deletion does nothing."""
     browser, memory = page.browser, page.service.memory
     page.sign_in("*")
@@ -240,7 +240,7 @@ def test_a_deletion_from_its_preview_to_its_receipt(page: Page, pictures: Path) 
     assert memory.user("ana").sessions() != []
 
 
-def test_three_commands(tmp_path: Path) -> None:
+def test_three_commands_start_a_working_service(tmp_path: Path) -> None:
     """Wrong: after three commands in an empty folder the page does not show the stored message."""
     folder = tmp_path / "empty"
     (tmp_path / "browser").mkdir()
@@ -272,7 +272,7 @@ def test_three_commands(tmp_path: Path) -> None:
         service.stdout.close()
 
 
-def test_below_a_path_of_a_proxy(tmp_path: Path) -> None:
+def test_the_page_works_below_a_path_of_a_proxy(tmp_path: Path) -> None:
     """Wrong: behind a proxy the page requests files or calls at the root of the host."""
     (tmp_path / "browser").mkdir()
     with paging(tmp_path, Model()) as (service, _):

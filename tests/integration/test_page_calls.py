@@ -21,7 +21,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield made
 
 
-def test_who_asks(service: Service) -> None:
+def test_read_me_describes_the_credential(service: Service) -> None:
     """Wrong: a credential's own description is incomplete, or shows other users."""
     token, key = service.ring.create("<b>desk", ["ana", "team-*"], ["delete"])
     told = service.call("read_me", token).json
@@ -37,7 +37,7 @@ def test_who_asks(service: Service) -> None:
     assert service.call("read_me", token, user="ana").problem == "invalid-request"
 
 
-def test_the_window(service: Service) -> None:
+def test_read_window_returns_the_window_of_the_context(service: Service) -> None:
     """Wrong: the page shows another start of the window than the context has."""
     key, memory = service.key("ana", rights="read"), service.memory
     told = service.call("read_window", key, {"session_id": "moving-house"}).json
@@ -52,7 +52,7 @@ def test_the_window(service: Service) -> None:
     assert other.problem == "not-found"
 
 
-def test_what_would_be_sent_now(service: Service) -> None:
+def test_explain_previews_the_prompt_without_logging_it(service: Service) -> None:
     """Wrong: a preview is stored in the prompt log, or differs from the real prompt."""
     key, memory = service.key("ana", rights="read"), service.memory
     before = memory.contexts("where-1", user_id="ana")
@@ -68,7 +68,7 @@ def test_what_would_be_sent_now(service: Service) -> None:
     assert lisbon["tokens"] > 0
 
 
-def test_the_history_of_facts(service: Service) -> None:
+def test_list_facts_includes_superseded_facts_on_request(service: Service) -> None:
     """Wrong: superseded facts are missing from the history, or are listed among current facts."""
     key = service.key("ana", rights="read")
     holds = {one["text"] for one in service.call("list_facts", key).json["facts"]}
@@ -82,7 +82,7 @@ def test_the_history_of_facts(service: Service) -> None:
     assert holds < set(by_text)
 
 
-def test_users(service: Service) -> None:
+def test_list_users_returns_every_user_with_data(service: Service) -> None:
     """Wrong: a user with sessions or notes is missing, or a shared namespace is listed."""
     service.memory.share("team").grant("ana", "write")
     service.memory.user("cy").notes().add("Cy likes tea.")
@@ -104,7 +104,7 @@ def test_users(service: Service) -> None:
     service.memory.share("team").delete()
 
 
-def test_what_was_spent(service: Service) -> None:
+def test_read_spending_reports_usage_by_purpose(service: Service) -> None:
     """Wrong: the spending report lacks a purpose, or its counts are empty."""
     admin = service.key("*", rights="admin")
     assert service.ask("GET", "/metrics", admin).status == 200  # adds the counts of this process
@@ -136,7 +136,7 @@ for (const given of [{ x: 1 }, { toString: 1 }, [1, { a: null }], 5, null, true]
 """
 
 
-def test_a_value_that_is_no_text_is_shown_as_json() -> None:
+def test_a_value_other_than_text_is_shown_as_json() -> None:
     """Wrong: a value is shown as "[object Object]", or a tool call makes its session fail."""
     node = shutil.which("node")
     if node is None:

@@ -38,7 +38,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-def test_everybody_gets_the_page_and_it_is_confined(service: Service) -> None:
+def test_the_page_needs_no_key_and_has_security_headers(service: Service) -> None:
     """Wrong: the sign-in page needs a credential, or lacks its security headers."""
     types = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
     paths = {f"/page/{one.name}": one for one in FOLDER.iterdir() if one.suffix in types}
@@ -58,7 +58,7 @@ def test_everybody_gets_the_page_and_it_is_confined(service: Service) -> None:
     assert "http" not in POLICY
 
 
-def test_a_browser_asks_anew_and_loads_only_what_changed(service: Service) -> None:
+def test_a_browser_revalidates_and_loads_only_changed_files(service: Service) -> None:
     """Wrong: browsers show the old page after an update, or load unchanged files again."""
     first = service.ask("GET", "/page/app.js", None)
     assert first.headers["cache-control"] == "no-cache"
@@ -74,7 +74,7 @@ def test_a_browser_asks_anew_and_loads_only_what_changed(service: Service) -> No
     [("POST", "/"), ("GET", "/page/"), ("GET", "/page/none.js"), ("GET", "/page/../keys.py"),
      ("GET", "/page/%2e%2e/keys.py"), ("GET", "/page/index.html"), ("GET", "//page/app.js")],
 )  # fmt: skip
-def test_nothing_else_is_served(service: Service, method: str, path: str) -> None:
+def test_paths_outside_the_folder_are_not_served(service: Service, method: str, path: str) -> None:
     """Wrong: a path serves files outside the page's folder."""
     assert service.ask(method, path, None).problem == "no-such-call"
 
@@ -87,7 +87,7 @@ def test_no_text_can_become_markup(module: Path) -> None:
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", code)
 
 
-def test_markup_has_no_script_and_modules_are_used() -> None:
+def test_the_page_has_no_inline_code_and_no_unused_module() -> None:
     """Wrong: the page has inline code or styles, which its policy refuses."""
     text = (FOLDER / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=", text)
@@ -105,7 +105,7 @@ def test_markup_has_no_script_and_modules_are_used() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_can_be_read(scheme: str) -> None:
+def test_text_colours_have_enough_contrast(scheme: str) -> None:
     """Wrong: a text has less contrast than WCAG's 4.5 to 1, in light or in dark mode."""
     light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
     told = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light + (dark * (scheme == "dark"))))

@@ -28,7 +28,7 @@ def _at(user: str, *parts: str) -> str:
     return "#/u/" + "/".join(quote(one, safe="") for one in (user, *parts))
 
 
-def test_every_view_shows_text(page: tuple[Page, str]) -> None:
+def test_every_view_shows_hostile_input_as_text(page: tuple[Page, str]) -> None:
     """Wrong: a stored text runs as a script, opens a dialog or loads something."""
     found, user = page
     browser = found.browser
@@ -71,7 +71,7 @@ def test_every_view_shows_text(page: tuple[Page, str]) -> None:
         _is_clean(found)
 
 
-def test_even_a_mistake_of_ours_could_not_run_it(page: tuple[Page, str]) -> None:
+def test_the_security_policy_blocks_markup_and_other_hosts(page: tuple[Page, str]) -> None:
     """Wrong: the policy lets text become markup, or lets the page load from another host."""
     found, _ = page
     browser = found.browser

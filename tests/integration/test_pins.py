@@ -28,7 +28,7 @@ def shown(memory: AgentMemory) -> str:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
-def test_a_pinned_message_stays(strategy: Any) -> None:
+def test_a_pinned_message_stays_in_the_window(strategy: Any) -> None:
     """Wrong: a pinned message leaves the window, or stays after it was unpinned."""
     with AgentMemory("memory://", max_tokens=400, overflow=strategy, blocks=[]) as memory:
         session = memory.session("s")
@@ -45,7 +45,7 @@ def test_a_pinned_message_stays(strategy: Any) -> None:
         assert strategy.by == "importance" or "Message 1 of" not in shown(memory)
 
 
-def test_a_message_that_left_comes_back_whole() -> None:
+def test_pinning_an_old_message_returns_it_to_the_window() -> None:
     """Wrong: pinning an old message has no effect, or shows a tool's result without its call."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         session = memory.session("s")
@@ -65,7 +65,7 @@ def test_a_message_that_left_comes_back_whole() -> None:
             session.pin(9999)
 
 
-def test_pins_leave_room_for_what_is_new() -> None:
+def test_pins_leave_room_for_new_messages() -> None:
     """Wrong: pins fill the window, so new messages are hidden, or each one causes a cut."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         starts = set()
@@ -79,7 +79,7 @@ def test_pins_leave_room_for_what_is_new() -> None:
         assert len(starts) < 30
 
 
-def test_a_pin_is_of_the_message_and_not_of_its_number() -> None:
+def test_a_pin_does_not_apply_to_a_reused_message_number() -> None:
     """Wrong: a pin applies to a new message that reuses the popped message's number."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         chat(memory, 0, 2)
@@ -119,7 +119,7 @@ def test_a_pinned_note_is_recalled_first_with_any_question() -> None:
         assert len(memory.get("s", question, user_id="ana").recalls) == 1
 
 
-def test_pinned_recalls_keep_to_the_budget() -> None:
+def test_pinned_recalls_stay_within_the_budget() -> None:
     """Wrong: ten long pins exceed `max_recall_tokens`."""
     with AgentMemory("memory://", max_tokens=1000, max_recall_tokens=200) as memory:
         for i in range(10):
@@ -165,7 +165,7 @@ def test_a_pin_applies_to_the_fact_that_replaced_the_pinned_one(tie: str) -> Non
         assert memory.get("new", question, user_id="ada").recalls == []
 
 
-def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:
+def test_pins_are_exported_and_deleted_with_their_session(tmp_path: Path) -> None:
     """Wrong: a snapshot loses pins, or a deletion leaves them."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "Keep this: QX-7."}, user_id="ana")
@@ -179,7 +179,7 @@ def test_pins_go_where_their_session_and_user_go(tmp_path: Path) -> None:
         assert "QX-7" in shown(memory)
 
 
-def test_what_was_recalled_often_counts_where_asked_for() -> None:
+def test_facts_recalled_often_rank_higher_if_configured() -> None:
     """Wrong: recalls are counted without the setting, or do not change the ranking with it."""
     model = Model()
     model.tell("I sail", "Sails on the lake on Sundays.", category="sport")
@@ -202,7 +202,7 @@ def test_what_was_recalled_often_counts_where_asked_for() -> None:
                 assert "'recalled'" not in str(list(memory.components.store.all_records()))
 
 
-def test_what_is_distinct_counts_where_asked_for() -> None:
+def test_distinct_facts_rank_higher_if_configured() -> None:
     """Wrong: a fact that others repeat ranks as high as a distinct one."""
     scorer = ImportanceScorer(relevance=0, recency=0, use=0, confidence=0, distinct=1)
     model = Model()

@@ -79,7 +79,7 @@ VALUES: list[tuple[str, str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "quote", "value", "filled"), VALUES)
-def test_values_of_every_kind(name: str, quote: str, value: Any, filled: Any) -> None:
+def test_fields_of_every_type_are_filled(name: str, quote: str, value: Any, filled: Any) -> None:
     """Wrong: a value of this type is refused, stored as text, or lost."""
     model = Model()
     model.fill(quote, name, value)
@@ -90,7 +90,7 @@ def test_values_of_every_kind(name: str, quote: str, value: Any, filled: Any) ->
         assert [(one.field, one.quote) for one in memory.user("ada").facts()] == [(name, quote)]
 
 
-def test_nothing_known_gives_the_defaults() -> None:
+def test_a_profile_without_facts_has_the_defaults() -> None:
     """Wrong: a new user has no profile, or another user's."""
     model = Model()
     model.fill("I am Ada", "name", "Ada")
@@ -100,13 +100,13 @@ def test_nothing_known_gives_the_defaults() -> None:
         assert memory.session("new").owner().profile() == Profile()
 
 
-def test_no_block_fills_one() -> None:
+def test_a_profile_without_a_profile_block_raises_an_error() -> None:
     """Wrong: without a profile block, an empty profile is returned."""
     with remembering(Model()) as memory, pytest.raises(ConfigError, match="profile=Profile"):
         memory.user("ada").profile()
 
 
-def test_the_model_is_told_the_fields() -> None:
+def test_the_prompt_describes_the_profile_fields() -> None:
     """Wrong: the prompt lacks a field's description, or a custom prompt lacks the fields."""
     model = Model()
     with profiled(model, prompt="Mine:\n{fields}") as memory:
@@ -131,7 +131,7 @@ def moves(model: Model) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def test_history_and_late_news() -> None:
+def test_a_late_message_about_the_past_keeps_the_current_value() -> None:
     """Wrong: a late message about an earlier time replaces a newer value or the past."""
     model = Model()
     with profiled(model) as memory:
@@ -158,7 +158,7 @@ def test_history_and_late_news() -> None:
         assert was["city: Paris"].why == "updated"
 
 
-def test_no_second_call() -> None:
+def test_profile_fields_need_no_second_model_call() -> None:
     """Wrong: fields, which code can link, cost a second call."""
     model = Model()
     with profiled(model) as memory:
@@ -167,7 +167,7 @@ def test_no_second_call() -> None:
         assert memory.stats().usage.calls == 3
 
 
-def test_a_correction_was_never_so() -> None:
+def test_a_corrected_value_does_not_hold_in_the_past() -> None:
     """Wrong: a corrected value still holds in the past."""
     model = Model()
     model.fill("born in Lyon", "city", "Lyon", since="2020")
@@ -184,7 +184,7 @@ def test_a_correction_was_never_so() -> None:
 
 
 @pytest.mark.parametrize("field", ["hobbies", "city"])
-def test_a_denied_value_was_never_so(field: str) -> None:
+def test_a_denied_value_does_not_hold_in_the_past(field: str) -> None:
     """Wrong: "I never played chess" counts as another statement that the user plays chess."""
     model = Model()
     model.fill("That is chess", field, "chess", since="2020")
@@ -206,7 +206,7 @@ def test_a_denied_value_was_never_so(field: str) -> None:
         assert texts(memory.user("ada").facts()) == [f"{field}: chess"]
 
 
-def test_items_of_a_list() -> None:
+def test_list_items_of_a_profile_start_and_end_separately() -> None:
     """Wrong: a list item replaces another, stays after its end, or is stored twice."""
     model = Model()
     model.fill("play chess", "hobbies", "chess", since="2020")
@@ -254,7 +254,7 @@ def test_an_item_is_corrected(before: list[str], quote: str, after: list[str]) -
         assert sorted(memory.user("ada").profile().hobbies) == after
 
 
-def test_a_value_that_does_not_fit_is_asked_again() -> None:
+def test_an_invalid_profile_value_causes_a_second_model_call() -> None:
     """Wrong: a profile stores a value that its model refuses, and cannot be read any more."""
     model = Model()
     model.fill("I am old", "age", 900)
@@ -274,7 +274,7 @@ def test_a_value_that_does_not_fit_is_asked_again() -> None:
         assert memory.user("ada").profile().age == 90
 
 
-def test_a_field_that_is_none_is_asked_again() -> None:
+def test_an_unknown_profile_field_causes_a_second_model_call() -> None:
     """Wrong: a field that the profile does not have is stored."""
     model = Model()
     model.fill("I am tall", "height", 190)
@@ -285,7 +285,7 @@ def test_a_field_that_is_none_is_asked_again() -> None:
         assert "height" in model.asked[1]
 
 
-def test_fields_without_a_default() -> None:
+def test_a_profile_field_without_a_default_is_rejected() -> None:
     """Wrong: a profile field without a default is accepted, and fails when it is first read."""
 
     class Bare(BaseModel):
@@ -301,7 +301,7 @@ def test_fields_without_a_default() -> None:
         ExtractiveMemory(profile=Empty)
 
 
-def test_a_profile_that_has_changed(tmp_path: Path) -> None:
+def test_a_changed_profile_model_reads_older_values(tmp_path: Path) -> None:
     """Wrong: values stored under an older profile model make the newer one fail."""
 
     class Older(BaseModel):
@@ -322,7 +322,7 @@ def test_a_profile_that_has_changed(tmp_path: Path) -> None:
         assert "town: Ulm" in texts(memory.user("ada").facts())
 
 
-def test_a_file_names_the_profile(tmp_path: Path) -> None:
+def test_a_settings_file_can_name_the_profile(tmp_path: Path) -> None:
     """Wrong: a settings file cannot name a profile, or `config show` fails with one."""
     file = tmp_path / "memory.toml"
     name = f"{__name__}.Small"

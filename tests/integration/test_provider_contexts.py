@@ -48,7 +48,7 @@ def arguments(*messages: Any, form: str | None = None, **settings: Any) -> tuple
 
 
 @pytest.mark.parametrize("part", range(8))
-def test_no_message_is_refused_and_no_context(part: int) -> None:
+def test_every_log_gives_a_context_that_each_provider_accepts(part: int) -> None:
     """Wrong: a real log is refused, or its context would be refused by the provider."""
     failures: Counter[str] = Counter()
     kinds: list[Json] = [
@@ -67,7 +67,7 @@ VOID = ("tool_calls", None)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_message_goes_out_as_it_came_in(shape: str) -> None:
+def test_a_message_is_unchanged_in_a_context_of_its_own_format(shape: str) -> None:
     """Wrong: a field, a signature or an id is lost in the log or in the context."""
     for seed in range(12):
         said = Logs(seed).orderly(shape)
@@ -103,7 +103,7 @@ TAKES: dict[str, Callable[[list[Any]], Any]] = {
 
 
 @pytest.mark.parametrize("form", SHAPES)
-def test_the_sdks_own_types_take_it(form: str) -> None:
+def test_contexts_fit_the_types_of_the_providers_sdks(form: str) -> None:
     """Wrong: a context has the right order but does not fit the types of the provider's SDK."""
     for shape in SHAPES:
         for seed in range(4):
@@ -129,7 +129,7 @@ def call_in(shape: str) -> list[Json]:
 
 
 @pytest.mark.parametrize("form", [CHAT, RESPONSES, ANTHROPIC, GOOGLE, CONVERSE])
-def test_arguments_may_be_a_dict_as_in_the_templates_of_open_models(form: str) -> None:
+def test_the_arguments_of_a_tool_call_may_be_a_dict(form: str) -> None:
     """Wrong: a call of Transformers' chat templates goes out as a dict, which OpenAI refuses."""
     function = {"name": "look", "arguments": {"city": "Lisbon"}}
     asked = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
@@ -139,7 +139,7 @@ def test_arguments_may_be_a_dict_as_in_the_templates_of_open_models(form: str) -
 
 
 @pytest.mark.parametrize("form", [ANTHROPIC, CONVERSE])
-def test_a_text_before_the_results_in_their_message_follows_them(form: str) -> None:
+def test_text_before_tool_results_is_moved_after_them(form: str) -> None:
     """Wrong: text stands before results in one message, which Claude refuses."""
     made: list[Json] = call_in(form)
     place = next(at for at, one in enumerate(made) if "esult" in str(one["content"]))
@@ -153,7 +153,7 @@ def test_a_text_before_the_results_in_their_message_follows_them(form: str) -> N
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("form", SHAPES)
-def test_text_pictures_calls_and_results_survive(shape: str, form: str) -> None:
+def test_text_images_calls_and_results_survive_a_provider_change(shape: str, form: str) -> None:
     """Wrong: a conversation that continues with another provider loses a part."""
     sent = of(*call_in(shape), form=form, max_tokens=BIG)
     check_context(form, sent)
@@ -172,7 +172,7 @@ def test_text_pictures_calls_and_results_survive(shape: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gemini_3_takes_the_calls_of_other_models(shape: str) -> None:
+def test_gemini_3_accepts_the_calls_of_other_models(shape: str) -> None:
     """Wrong: Gemini 3 answers 400 to a call without a signature, or a signature is replaced."""
     said, log = Logs(1), ["go"]
     for ids in (("c1", "c2"), ("c3",)):
@@ -192,7 +192,7 @@ def test_gemini_3_takes_the_calls_of_other_models(shape: str) -> None:
             assert not any("thoughtSignature" in part for part in others)
 
 
-def test_what_a_provider_lacks_becomes_text_with_a_mark() -> None:
+def test_an_unsupported_part_becomes_a_text_mark() -> None:
     """Wrong: a part that the provider refuses is sent, or is dropped without a mark."""
     sound = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
     file = {"type": "file", "file": {"filename": "form.pdf", "file_id": "file-1"}}
@@ -249,7 +249,7 @@ MODEL_STEPS = [
        "toolInvocation": {"state": "result", "toolCallId": "c1", "toolName": "look",
                           "args": {"n": 1}, "result": {"n": 4}}}, UI_STEPS[5]]}]],
 )  # fmt: skip
-def test_calls_of_the_ai_sdk_are_calls(steps: list[Json], form: str) -> None:
+def test_ai_sdk_calls_become_tool_calls(steps: list[Json], form: str) -> None:
     """Wrong: a call or its result is shown as text or a mark, so no model sees the result."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         for one in ("go", *steps, *[one for one in steps if "id" in one], "Thanks"):
@@ -279,7 +279,7 @@ def test_calls_of_the_ai_sdk_are_calls(steps: list[Json], form: str) -> None:
         ({"state": "output-available", "output": "four"}, "four"),
     ],
 )
-def test_the_state_of_a_call_of_the_ai_sdk(part: Json, told: str | None) -> None:
+def test_the_state_of_an_ai_sdk_call_determines_its_result(part: Json, told: str | None) -> None:
     """Wrong: a running call has a result, or an error is lost."""
     tool = {"type": "tool-look", "toolCallId": "c1", "input": {}, **part}
     sent = of("go", {"role": "assistant", "parts": [tool]})
@@ -295,13 +295,13 @@ def test_the_state_of_a_call_of_the_ai_sdk(part: Json, told: str | None) -> None
         ({"type": "execution-denied", "reason": "no"}, "no"),
     ],
 )
-def test_results_of_the_ai_sdk_are_text(output: Json, told: str) -> None:
+def test_ai_sdk_results_become_text(output: Json, told: str) -> None:
     """Wrong: a result is shown with its envelope."""
     log = ["go", *MODEL_STEPS[:1], {"role": "tool", "content": [{**GIVES, "output": output}]}]
     assert of(*log)[-1]["content"] == told
 
 
-def test_pictures_and_files_of_the_ai_sdk() -> None:
+def test_ai_sdk_images_and_files_are_converted() -> None:
     """Wrong: a user's picture is lost, or a file is shown as a picture."""
     file = {"type": "file", "mediaType": "application/pdf", "filename": "a.pdf"}
     url = "data:application/pdf;base64,JVBERi0xLjQK"
@@ -313,7 +313,7 @@ def test_pictures_and_files_of_the_ai_sdk() -> None:
     assert part == {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 
 
-def test_the_ai_sdk_takes_its_contexts() -> None:
+def test_ai_sdk_contexts_contain_every_part() -> None:
     """Wrong: the SDK refuses a message, or a picture, a file, a call or reasoning is lost."""
     link = {"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}
     pdf = {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0="}}
@@ -354,7 +354,7 @@ def use(*ids: str) -> Json:
 
 
 @pytest.mark.parametrize("form", SHAPES)
-def test_what_was_converted_before_is_the_same(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_conversions_equal_fresh_ones(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a context reuses parts that were converted for another one."""
     cached, fresh = rendering._SETTLED, Cache[Any, Any](64)
     marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
@@ -398,7 +398,7 @@ HELLO = [{"text": "hello"}]
       "user"),
      ({"choices": [{"message": {"role": "assistant", "content": "hello"}}]}, "assistant")],
 )  # fmt: skip
-def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
+def test_the_format_of_a_message_is_detected(given: Any, role: str) -> None:
     """Wrong: a message in a provider's or framework's format is refused, or loses its text."""
     (shown,) = of(given)
     assert shown["role"] == role
@@ -410,7 +410,7 @@ def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
     [{}, {"content": "x"}, {"type": "mystery"}, {"type": ["x"]}, {"role": {}, "parts": []}, 3,
      None],
 )  # fmt: skip
-def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
+def test_a_message_of_unknown_format_raises_a_clear_error(given: Any) -> None:
     """Wrong: an unknown shape raises a bare Python error, or an unclear one."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         with pytest.raises(InvalidMessage, match=r"\.$"):
@@ -418,7 +418,7 @@ def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
         assert memory.history("s") == []
 
 
-def test_what_a_context_gives_is_the_callers() -> None:
+def test_changes_to_returned_messages_do_not_change_the_context() -> None:
     """Wrong: a caller who changes a context's messages changes them for others."""
     said = {"role": "user", "content": [{"type": "text", "text": "hello"}]}
     with AgentMemory(store="memory://", blocks=[]) as memory:
@@ -434,7 +434,7 @@ def test_what_a_context_gives_is_the_callers() -> None:
             assert context.to_messages() == [said, CALL, TOOL]
 
 
-def test_bytes_come_back_as_bytes() -> None:
+def test_bytes_are_returned_as_bytes() -> None:
     """Wrong: a picture given as bytes, for Gemini, comes back as text."""
     blob = {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}
     content = {"role": "user", "parts": [blob, {"text": "What is it?"}]}
@@ -443,7 +443,7 @@ def test_bytes_come_back_as_bytes() -> None:
 
 
 @pytest.mark.parametrize("role", ["ai", "assistant"])
-def test_calls_as_langchain_writes_them_are_known_beside_a_role(role: str) -> None:
+def test_langchain_calls_in_a_chat_message_are_recognized(role: str) -> None:
     """Wrong: a LangChain call in a chat message loses its arguments, or makes contexts fail."""
     calls = [{"name": "w", "args": {"n": n}, "id": f"c{n}", "type": "tool_call"} for n in (1, 2)]
     log = ["go", {"role": role, "content": "", "tool_calls": calls}]
@@ -459,7 +459,7 @@ def test_calls_as_langchain_writes_them_are_known_beside_a_role(role: str) -> No
 
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("dump", [dict, SystemMessage.model_validate])
-def test_a_system_message_of_langchain_is_the_system_text(dump: Any, role: str) -> None:
+def test_a_langchain_system_message_becomes_the_system_text(dump: Any, role: str) -> None:
     """Wrong: a system text is lost, sent as a message that the API refuses, or leaves a window."""
     more = {"__openai_role__": role}
     given = {"type": "system", "content": "Be brief.", "additional_kwargs": more}
@@ -496,7 +496,7 @@ def pdf(title: str | None) -> Json:
     return {"type": "document", **({"title": title} if title else {}), "source": source}
 
 
-def test_bedrock_takes_documents_with_names_and_text() -> None:
+def test_bedrock_documents_get_valid_names_and_a_text() -> None:
     """Wrong: one invalid document name makes Bedrock refuse every later request."""
     log: list[Any] = []
     for title in ("Q3: report", "a.pdf", "a.pdf", None, None, "年\u30002026"):
@@ -514,7 +514,7 @@ def test_bedrock_takes_documents_with_names_and_text() -> None:
     check_context(CONVERSE, of(*log, form=CONVERSE))
 
 
-def test_what_is_shown_in_part_is_converted_too() -> None:
+def test_shortened_messages_are_converted_too() -> None:
     """Wrong: a shortened message keeps a name or a picture that OpenAI refuses."""
     long = {"r": "long " * 5_000}
     call = {"functionCall": {"name": "fs.read" + "y" * 70, "args": long}}
@@ -533,7 +533,7 @@ def test_what_is_shown_in_part_is_converted_too() -> None:
     assert told["content"].endswith("[image]")
 
 
-def test_the_last_four_marks_for_the_cache_are_sent() -> None:
+def test_only_the_last_four_cache_marks_are_sent() -> None:
     """Wrong: a request has more than four cache marks, and is refused."""
 
     def marked(text: str) -> Json:
@@ -609,7 +609,7 @@ V1_FILE = {"type": "file", "base64": "JVBERi0xLjQK", "mime_type": "application/p
         ({"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}}, "JVBERi0xLjQK"),
     ],
 )
-def test_langchains_blocks_are_known_beside_a_role(speaker: Json, block: Json, data: str) -> None:
+def test_langchain_blocks_in_messages_are_recognized(speaker: Json, block: Json, data: str) -> None:
     """Wrong: OpenAI is sent a LangChain block, which it refuses, or a picture becomes a mark."""
     given = {**speaker, "content": [block]}
     kinds = {"openai.chat": ("image_url", "file"), RESPONSES: ("input_image", "input_file")}
@@ -626,7 +626,7 @@ SHOT = {"type": "computer_call_output", "call_id": "s", "output": {"type": "comp
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_reasoning_does_not_go_with_the_late_result_of_an_earlier_call(hidden: bool) -> None:
+def test_reasoning_is_not_sent_with_a_late_result_of_an_earlier_call(hidden: bool) -> None:
     """Wrong: reasoning is sent without the item that must follow it, and OpenAI refuses it."""
     first, late = (SCREEN, SHOT) if hidden else ({**FC, "call_id": "s"}, {**OUT, "call_id": "s"})
     thought = {"type": "reasoning", "id": "rs_2", "summary": []}
@@ -640,7 +640,7 @@ def test_reasoning_does_not_go_with_the_late_result_of_an_earlier_call(hidden: b
 
 @pytest.mark.parametrize("form", SHAPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_result_is_sent_without_the_lost_one_of_a_parallel_call(shape: str, form: str) -> None:
+def test_a_result_is_sent_although_a_parallel_result_is_missing(shape: str, form: str) -> None:
     """Wrong: one of two results never comes, and no context has the other one."""
     logs = Logs(0)
     calls = logs._called(shape, [("a", "search"), ("b", "get_policy")])
@@ -651,7 +651,7 @@ def test_a_result_is_sent_without_the_lost_one_of_a_parallel_call(shape: str, fo
     check_context(form, sent)
 
 
-def test_claudes_thinking_stays_with_a_call_whose_parallel_call_got_lost() -> None:
+def test_claudes_thinking_is_kept_if_a_parallel_result_is_missing() -> None:
     """Wrong: Claude refuses results whose call lacks the thinking before it."""
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "EqQB"}
     text = {"type": "text", "text": "Looking."}
@@ -669,7 +669,7 @@ def test_claudes_thinking_stays_with_a_call_whose_parallel_call_got_lost() -> No
 
 
 @pytest.mark.parametrize("form", SHAPES)
-def test_a_late_result_is_sent_although_the_turn_of_its_call_has_left(form: str) -> None:
+def test_a_late_result_is_sent_after_its_turn_left_the_window(form: str) -> None:
     """Wrong: a result is in no context, because the user spoke while the tool ran."""
     sent = of("one", CALL, "two", TOOL, form=form, overflow=Trim(max_turns=1))
     assert "'4'" in str(sent)
@@ -692,7 +692,7 @@ def test_a_spoken_answer_is_shown_by_its_transcript(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", SHAPES)
-def test_ollamas_results_name_their_tool(form: str) -> None:
+def test_ollamas_results_without_ids_are_matched_to_their_calls(form: str) -> None:
     """Wrong: the results of Ollama's calls, which have no ids, are in no context."""
     call = {"function": {"name": "get_policy", "arguments": {"q": 1}}}
     log = [{"role": "assistant", "content": "", "tool_calls": [call]},
@@ -703,7 +703,7 @@ def test_ollamas_results_name_their_tool(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", SHAPES)
-def test_a_call_that_langchain_could_not_parse_is_sent_with_the_answer_to_it(form: str) -> None:
+def test_an_unparsed_langchain_call_is_sent_with_its_result(form: str) -> None:
     """Wrong: the model does not see that its arguments were invalid, and repeats them."""
     call = {"id": "c", "name": "f", "args": "{bad", "type": "invalid_tool_call", "error": None}
     log = [{"type": "ai", "content": "", "tool_calls": [], "invalid_tool_calls": [call]},
@@ -716,7 +716,7 @@ def test_a_call_that_langchain_could_not_parse_is_sent_with_the_answer_to_it(for
 
 
 @pytest.mark.parametrize("kind", ["local_shell_call", "shell_call", "apply_patch_call"])
-def test_long_output_of_openais_own_tools_is_shortened_in_its_own_form(kind: str) -> None:
+def test_long_output_of_openais_own_tools_is_shortened_in_its_format(kind: str) -> None:
     """Wrong: an output that does not fit becomes the output of a function that nobody called."""
     text = "\n".join(f"line {number} of the file" for number in range(3_000))
     output: Any = [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
@@ -762,7 +762,7 @@ def test_fields_of_one_provider_are_not_sent_to_another() -> None:
     assert "signature" not in str(of("go", said, form=ANTHROPIC))
 
 
-def test_tools_that_are_added_on_the_way_are_sent_to_openai_alone() -> None:
+def test_tools_added_during_a_session_are_sent_only_to_openai() -> None:
     """Wrong: the search or the added tool is lost, or replaces the session's instructions."""
     search = {"type": "tool_search_call", "execution": "server", "call_id": "ts_1", "arguments": {}}
     added = {"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]}
@@ -835,7 +835,7 @@ def test_invalid_items_are_repaired(form: str, log: list[Json], sent: list[Json]
         check_context(form, [*given[:1], *log])
 
 
-def test_outputs_and_sounds_for_the_responses_api() -> None:
+def test_custom_tool_outputs_match_their_calls_in_the_responses_api() -> None:
     """Wrong: a custom tool's output is assigned to a function call with the same id."""
     custom = {"type": "custom_tool_call", "call_id": "c", "name": "g", "input": "x"}
     output = {**OUT, "type": "custom_tool_call_output"}

@@ -34,7 +34,7 @@ ANSWER = {"object": "response", "id": "resp_1", "metadata": None, "output": ITEM
 ASKED = {"role": "user", "content": "When does it open?"}
 
 
-def test_a_response_of_the_responses_api_is_stored_by_its_items() -> None:
+def test_a_response_of_the_responses_api_is_stored_as_its_items() -> None:
     """Wrong: a response is refused, or its items are changed in the log."""
     with AgentMemory(store="memory://") as memory:
         memory.update("s", [ASKED, ANSWER], user_id="ada")
@@ -68,7 +68,7 @@ TALK = [
 ]  # fmt: skip
 
 
-def test_a_compaction_stands_for_what_came_before_it_for_its_own_provider() -> None:
+def test_a_compaction_replaces_earlier_messages_for_its_provider() -> None:
     """Wrong: the provider is sent messages that its own compaction item replaces."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", TALK)
@@ -84,7 +84,7 @@ def test_a_compaction_stands_for_what_came_before_it_for_its_own_provider() -> N
         assert log == TALK
 
 
-def test_for_another_provider_the_log_is_shown_instead() -> None:
+def test_another_provider_gets_the_log_instead_of_a_compaction() -> None:
     """Wrong: another provider is sent a compaction item, or not the messages that it replaces."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", TALK)
@@ -109,7 +109,7 @@ def test_for_another_provider_the_log_is_shown_instead() -> None:
         ]  # fmt: skip
 
 
-def test_what_compact_answers_with_is_one_item() -> None:
+def test_the_response_of_compact_is_stored_as_one_item() -> None:
     """Wrong: the user's message is stored twice, or is missing from the compacted item."""
     first = {"type": "message", "role": "user",
              "content": [{"type": "input_text", "text": "I like plums."}]}  # fmt: skip
@@ -125,7 +125,7 @@ def test_what_compact_answers_with_is_one_item() -> None:
         assert str(memory.get("s").to_messages()).count("plums") == 1
 
 
-def test_a_compaction_that_has_no_room_stands_for_nothing() -> None:
+def test_a_compaction_that_does_not_fit_replaces_no_messages() -> None:
     """Wrong: a compaction item that does not fit is left out with the messages it replaces."""
     sealed = raw({**SEALED, "encrypted_content": "x1y2z3" * 150})
     long = {"role": "assistant", "content": "word " * 250}
@@ -139,7 +139,7 @@ def test_a_compaction_that_has_no_room_stands_for_nothing() -> None:
         assert told.tokens <= 1100
 
 
-def test_claudes_compaction_is_a_summary_for_others() -> None:
+def test_claudes_compaction_becomes_a_summary_for_other_providers() -> None:
     """Wrong: Claude does not get its own compaction block back, or others no summary."""
     block = {"type": "compaction", "content": "Likes plums & <pears>.", "signature": "s", "x": [1]}
     answer = {"role": "assistant", "content": [block, {"type": "text", "text": "Hello."}]}
@@ -178,7 +178,7 @@ def test_an_adapter_adds_a_format() -> None:
             memory.get("s", format="mine")
 
 
-def test_a_format_added_while_others_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_added_while_others_load_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a thread that loads the built-in formats drops a format that was added meanwhile."""
     begun, goes_on = threading.Event(), threading.Event()
     loading = threading.Thread(target=lambda: registry.is_registered(None))
@@ -200,7 +200,7 @@ def test_a_format_added_while_others_load(monkeypatch: pytest.MonkeyPatch) -> No
     assert registry.is_registered("added meanwhile")
 
 
-def test_recalls_stand_beside_the_providers_items() -> None:
+def test_recalls_are_added_to_the_providers_items() -> None:
     """Wrong: recalls are lost in a provider's format, or an item is sent twice."""
     facts = [StaticMemory(facts=["The shop opens at nine."])]
     asked = {"type": "message", "role": "user",
@@ -234,7 +234,7 @@ def a_long_run() -> list[dict[str, Any]]:
     return items
 
 
-def test_what_belongs_together_is_sent_together() -> None:
+def test_paired_items_are_sent_or_left_out_together() -> None:
     """Wrong: an item is changed, or a shortened or cleared run has half of a pair or reasoning."""
     run = a_long_run()
     follower = {one["id"]: then for one, then in pairwise(run) if one.get("type") == "reasoning"}
@@ -277,7 +277,7 @@ def test_a_shortened_result_leaves_its_call_unchanged() -> None:
         assert log[0] in memory.get("s", format="google.contents").to_messages()
 
 
-def test_notes_of_a_caller_say_nothing_of_pairs() -> None:
+def test_a_callers_metadata_does_not_affect_the_pairing_of_items() -> None:
     """Wrong: a caller's metadata is taken for ours, and its message is left out."""
     given = {**raw(OUTPUT), "metadata": {"pair": "x", "hidden_item": True}}
     with AgentMemory(store="memory://", blocks=[]) as memory:
@@ -364,7 +364,7 @@ TAKES: dict[str, Callable[[list[Any]], Any]] = {
 
 @pytest.mark.parametrize("form", SHAPES)
 @pytest.mark.parametrize("name", REPLIES)
-def test_a_whole_reply_goes_on_with_any_provider(name: str, form: str) -> None:
+def test_a_stored_reply_can_be_continued_with_any_provider(name: str, form: str) -> None:
     """Wrong: a field such as `usage` is sent to another provider, which refuses it."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         for message in ("When?", REPLIES[name], "Thanks"):
@@ -391,7 +391,7 @@ FORMATS = ("openai.responses", "xai.responses", "anthropic.messages")
     role=st.sampled_from(["system", "user"]),
     question=st.sampled_from([None, "When does it open?"]),
 )
-def test_any_conversation_in_a_providers_format(
+def test_any_conversation_gives_valid_items_in_a_providers_format(
     name: str, messages: list[Any], max_tokens: int, role: Any, question: str | None
 ) -> None:
     """Wrong: a context is too large, parts calls and results, or items change or go astray."""

@@ -36,7 +36,7 @@ def process(memory: AgentMemory, session_id: str) -> Processed:
     return memory.components.work.process(session_id, scheduled=True)
 
 
-def test_a_waiting_session_is_put_off(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_session_is_postponed(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a waiting session stays due, or putting it off takes a lease."""
     store = memory.components.store
     assert store.schedule(memory.update("s", SAID, user_id="ana"), 0)
@@ -47,7 +47,7 @@ def test_a_waiting_session_is_put_off(memory: AgentMemory, monkeypatch: pytest.M
     assert (due(memory), leased) == ([], [])
 
 
-def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
+def test_an_idle_session_is_not_postponed(memory: AgentMemory) -> None:
     """Wrong: a session that has been idle for ten minutes is put off, so it is never absorbed."""
     long_ago = datetime.now(UTC) - timedelta(minutes=11)
     message = Message(role="user", content="Long ago.", created_at=long_ago)
@@ -56,7 +56,7 @@ def test_one_that_is_idle_is_not_put_off(memory: AgentMemory) -> None:
     assert [(one.block, one.last) for one in process(memory, "s").absorbed] == [("vector", 1)]
 
 
-def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
+def test_a_session_with_pending_work_is_not_postponed(memory: AgentMemory) -> None:
     """Wrong: an overflow that a killed process left waits until its session is idle."""
     store = memory.components.store
     said = memory._appender.drafts(
@@ -70,7 +70,7 @@ def test_one_with_work_to_do_is_not_put_off(memory: AgentMemory) -> None:
     assert [head.session_id for head in store.sessions()] == ["long"]
 
 
-def test_a_worker_puts_off_what_it_finds(memory: AgentMemory) -> None:
+def test_a_worker_postpones_sessions_that_only_wait(memory: AgentMemory) -> None:
     """Wrong: a worker leaves a session due that only waits."""
     for n in range(5):
         memory.update(f"s{n}", SAID, user_id="ana")
@@ -82,7 +82,7 @@ def test_a_worker_puts_off_what_it_finds(memory: AgentMemory) -> None:
     assert due(memory) == []
 
 
-def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemory) -> None:
+def test_an_update_without_pending_work_makes_no_session_due(memory: AgentMemory) -> None:
     """Wrong: each message makes its session due, which costs a worker a read and a write."""
     memory.update("s", SAID, user_id="ana")
     memory.update("s", SAID, key="once")
@@ -93,7 +93,7 @@ def test_an_update_that_leaves_nothing_to_do_makes_nothing_due(memory: AgentMemo
         assert [one.session_id for one in due(memory)] == ["s"]
 
 
-def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
+def test_an_update_with_pending_work_makes_its_session_due(tmp_path: Path) -> None:
     """Wrong: after a crash, or a slow worker, messages wait for ten minutes beside idle workers."""
     fields: dict[str, Any] = {"max_tokens": 600, "overflow_mode": "background"}
     with AgentMemory(f"sqlite:///{tmp_path}/m.db", **fields) as memory:
@@ -109,7 +109,7 @@ def test_an_update_that_leaves_work_makes_it_due(tmp_path: Path) -> None:
      ("overflow", [], 5.0, None, 0), ("every_update", [0.0, 300.0], 10.0, None, 0),
      ("every_update", [300.0], 10.0, None, 300), (2_000, [0.0], 10.0, None, 600)],
 )  # fmt: skip
-def test_wait(
+def test_a_session_is_postponed_until_its_next_work(
     absorb: Any, waits: list[float], idle: float | None, kept: float | None, seconds: float
 ) -> None:
     """Wrong: a session is put off for longer than until its next work."""
@@ -147,7 +147,7 @@ class Listener(Silent):
             assert (entry.message.model_extra or {})["tags"] == [entry.seq - 1, "heard"]
 
 
-def test_blocks_absorb_at_the_same_time() -> None:
+def test_blocks_absorb_in_parallel() -> None:
     """Wrong: a slow block delays others, a batch is read twice, or blocks share its messages."""
     meeting, store = threading.Barrier(3), Reader()
     blocks = [Listener(name=name, heard=[], meeting=meeting) for name in ("a", "b", "c")]
@@ -167,7 +167,7 @@ def test_blocks_absorb_at_the_same_time() -> None:
         ]
 
 
-def test_a_flush_of_many_sessions_tells_how_far_it_is() -> None:
+def test_a_flush_of_many_sessions_reports_progress() -> None:
     """Wrong: a long flush reports no progress, or its progress omits errors."""
 
     class Half(Silent):
@@ -189,7 +189,7 @@ def test_a_flush_of_many_sessions_tells_how_far_it_is() -> None:
     assert "not this one" in str(told[1].error)
 
 
-def test_a_flush_of_many_sessions_asks_the_embedder_for_many_at_once() -> None:
+def test_a_flush_of_many_sessions_batches_embedding_requests() -> None:
     """Wrong: each session costs an embedding request of its own, so that 100,000 take hours."""
     with (
         FakeLLM() as fake,

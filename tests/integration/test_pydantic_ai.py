@@ -40,7 +40,7 @@ async def revision(store: AgentMemoryConversationStore) -> str:
     return record.revision
 
 
-def test_conversations_are_kept_branched_and_forked(memory: AgentMemory) -> None:
+def test_conversations_are_stored_branched_and_forked(memory: AgentMemory) -> None:
     """Wrong: a stale save overwrites another, a branch is lost, or a fork ends with its origin."""
 
     async def talk() -> None:
@@ -76,7 +76,7 @@ def test_conversations_are_kept_branched_and_forked(memory: AgentMemory) -> None
     asyncio.run(talk())
 
 
-def test_a_run_is_sent_the_context(memory: AgentMemory) -> None:
+def test_a_run_receives_the_context(memory: AgentMemory) -> None:
     """Wrong: another chat is not recalled, a message is stored twice, or history is replaced."""
     sent: list[Any] = []
 
@@ -101,7 +101,7 @@ def test_a_run_is_sent_the_context(memory: AgentMemory) -> None:
     assert texts(memory, "tue") == ["What is my cat called?", "Noted."]
 
 
-def test_a_history_that_a_run_is_given_is_not_stored_again(memory: AgentMemory) -> None:
+def test_the_message_history_of_a_run_is_not_stored_again(memory: AgentMemory) -> None:
     """Wrong: a frontend's chat, which has new times in each request, is stored in each run, or a
     question that is asked again follows its old answer."""
     sent: list[list[ModelMessage]] = []
@@ -132,7 +132,7 @@ def test_a_history_that_a_run_is_given_is_not_stored_again(memory: AgentMemory) 
     assert str(sent[-1][-1].parts[0].content) == "3?"  # type: ignore[union-attr]
 
 
-def test_a_chat_message_comes_back_from_the_format() -> None:
+def test_a_chat_message_survives_a_format_round_trip() -> None:
     """Wrong: the chat for other formats lacks calls and their results."""
     for view in (
         {"role": "user", "content": "hi"},

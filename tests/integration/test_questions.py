@@ -15,7 +15,7 @@ BAR = 0.8  # messages with equally many of the words have no fixed order
 
 
 @pytest.mark.parametrize("language", languages(), ids=lambda language: language.name)
-def test_inflected_forms(language: Language) -> None:
+def test_inflected_forms_of_words_are_found(language: Language) -> None:
     """Wrong: in languages other than English only exact words are found, not inflected forms."""
     hits = first_hits(language)
     assert sum(hits) / len(hits) >= BAR
@@ -25,7 +25,7 @@ _KINDS = json.loads((FOLDER / "situations_held_out.json").read_text(encoding="ut
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_seven_of_ten_situations_hold(kind: str) -> None:
+def test_seven_of_ten_situations_give_the_expected_recalls(kind: str) -> None:
     """Wrong: in more than three of ten situations recall shows the old answer, the wrong time, part
     of the answers, or misses the assistant's words."""
     found = list(outcomes(_KINDS[kind]))
@@ -89,7 +89,7 @@ def test_a_short_message_is_shown_in_a_large_memory(store: str | None) -> None:
     assert adapter.text.endswith("\nTom: I have one, I'll put it in my bag.")
 
 
-def test_a_long_message_is_shown_where_it_answers() -> None:
+def test_a_long_message_is_shortened_to_its_relevant_part() -> None:
     """Wrong: of a long message a context shows the part with the question's words, not the fact."""
     notes = [one["content"] for part in haystack(None) for one in part][:24]
     letter = " ".join([*notes[:18], "The vet says her kidneys are at stage two.", *notes[18:]])
@@ -109,7 +109,7 @@ def test_a_long_message_is_shown_where_it_answers() -> None:
         ("What do you know about quantum physics?", 0), ("Do you know a good joke?", 0),
     ],
 )  # fmt: skip
-def test_everything_known_is_shown_for_the_question_for_it(question: str, shown: int) -> None:
+def test_a_question_about_everything_recalls_all_notes(question: str, shown: int) -> None:
     """Wrong: "What do you know about me?" recalls nothing, because it is near to no note."""
     with AgentMemory("memory://", blocks=[NoteMemory()]) as memory:
         for note in ("Is allergic to peanuts.", "Works as a nurse in Oslo."):
@@ -119,7 +119,7 @@ def test_everything_known_is_shown_for_the_question_for_it(question: str, shown:
 
 
 @pytest.mark.parametrize("day", ["2026-03-03", "2026-03-04", "2026-03-05"])
-def test_a_message_of_the_asked_day_is_first(day: str) -> None:
+def test_a_message_of_the_day_in_the_question_ranks_first(day: str) -> None:
     """Wrong: a message of a later day is nearer to the question, and is first."""
     said = {"03": "I cooked a stew.", "04": "I adopted a cat.", "05": "I sold my boat."}
     with AgentMemory("memory://") as memory:
@@ -131,7 +131,7 @@ def test_a_message_of_the_asked_day_is_first(day: str) -> None:
     assert first.text == f"user: {said[day[-2:]]}"
 
 
-def test_a_long_value_replaces_a_long_value() -> None:
+def test_a_new_value_of_several_words_ranks_before_the_old_one() -> None:
     """Wrong: a new value of several words does not rank before the old one."""
     facts = ["1. The chairperson of Lego is Yo-Yo Ma.", "2. Angela Merkel is employed by Lego.",
              "3. The chairperson of Lego is Alan Mathison Turing."]  # fmt: skip
@@ -152,7 +152,7 @@ def test_a_question_that_states_something_is_recalled() -> None:
             assert said in str(memory.get("x", asked, user_id="ana").to_messages())
 
 
-def test_what_memory_answered_before_does_not_hide_a_change() -> None:
+def test_an_old_answer_does_not_hide_a_newer_message() -> None:
     """Wrong: the assistant's old answer is recalled instead of the user's newer message."""
     said = [
         "Choir is Tuesday nights, I sing alto.", "Lovely, enjoy it.",
@@ -199,7 +199,7 @@ def test_advice_is_found_behind_other_turns() -> None:
     assert any(advice in recall.text for recall in recalls)
 
 
-def test_a_word_that_is_looked_up_brings_no_correction() -> None:
+def test_a_query_of_one_word_recalls_no_unrelated_correction() -> None:
     """Wrong: a query of one word also recalls an unrelated message that mentions a change."""
     with AgentMemory("memory://") as memory:
         for text in ("The parrot sits in the hall.", "We just moved the piano.", "I like tea."):
@@ -263,7 +263,7 @@ def test_a_follow_up_question_is_understood(earlier: list[str], asked: str, answ
         assert answer in str(memory.regenerate("t").context.recalls)
 
 
-def test_a_whole_question_is_not_joined_with_the_one_before() -> None:
+def test_a_complete_question_is_not_joined_with_the_previous_one() -> None:
     """Wrong: a question that names its subject is searched together with the question before."""
     earlier = [Message(role="user", content="What's my passport number?")]
     for text in (
@@ -289,7 +289,7 @@ def test_thanks_and_requests_are_no_corrections(later: str) -> None:
     assert [one.text for one in found] == [said]
 
 
-def test_yesterday_is_the_users() -> None:
+def test_yesterday_is_computed_in_the_configured_time_zone() -> None:
     """Wrong: "yesterday" in the evening in Los Angeles is computed in UTC."""
     with AgentMemory("memory://", timezone="America/Los_Angeles") as memory:
         for at, text in (

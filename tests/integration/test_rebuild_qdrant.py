@@ -82,7 +82,7 @@ def recalled(memory: AgentMemory) -> list[str]:
     return sorted(one.text for one in found)
 
 
-def test_another_model(rig: Rig) -> None:
+def test_a_rebuild_with_another_model_keeps_every_message(rig: Rig) -> None:
     """Wrong: a rebuild loses messages, or a process with the old settings does not report it."""
     everything = talk(rig)
     with rig.memory(OLD) as old:
@@ -100,7 +100,7 @@ def test_another_model(rig: Rig) -> None:
         assert operations.dead_letters(new) == []
 
 
-def test_cut_short_at_any_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuild_survives_any_interruption(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an interrupted rebuild skips sessions, or cannot be repeated."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.005)
     reached, steps = Connection.reached, 0

@@ -36,12 +36,12 @@ def memory(url: str) -> Iterator[AgentMemory]:
     [("Which route did we walk last year?", 3), ("Where will Ines live?", 7), ("AX-4471", 5),
      ("How do pets fly?", 8)],
 )  # fmt: skip
-def test_words_and_meaning_find_it(memory: AgentMemory, question: str, seq: int) -> None:
+def test_words_and_meaning_find_messages(memory: AgentMemory, question: str, seq: int) -> None:
     """Wrong: a paraphrase, or an exact number, does not find its message."""
     assert memory.search(question, user_id="u")[0].sources == (("s", seq),)
 
 
-def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
+def test_an_unrelated_question_recalls_no_messages(memory: AgentMemory) -> None:
     """Wrong: an unrelated question recalls irrelevant records."""
     for number in range(12):
         said = [{"role": r, "content": f"{c} That makes {number}."} for r, c in TALK]
@@ -53,7 +53,7 @@ def test_what_is_foreign_brings_nothing(memory: AgentMemory) -> None:
     assert memory.search("Where will Ines live?", user_id="u") != []
 
 
-def test_a_recall_says_why(memory: AgentMemory) -> None:
+def test_a_recall_shows_its_ranking_signals(memory: AgentMemory) -> None:
     """Wrong: a recall does not show the scores by which it was found."""
     best = memory.search("Which route did we walk last year?", user_id="u")[0]
     assert {"words", "words_around", "meaning", "meaning_around"} <= set(best.views)
@@ -62,7 +62,7 @@ def test_a_recall_says_why(memory: AgentMemory) -> None:
     assert best.block == "vector"
 
 
-def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory) -> None:
+def test_a_message_that_does_not_fit_is_recalled_shortened(memory: AgentMemory) -> None:
     """Wrong: a long answer is never recalled, or fills the context."""
     filler = "There is much to say about maintenance in general, and all of it was said here. " * 20
     said = f"{filler}The backup of the database runs at three in the morning.\n{filler}"
@@ -76,7 +76,7 @@ def test_a_message_longer_than_the_room_is_recalled_in_part(memory: AgentMemory)
     assert whole.text == f"assistant: {said.strip()}"
 
 
-def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
+def test_a_new_message_is_found_immediately(memory: AgentMemory) -> None:
     """Wrong: a stale index misses a new message, or finds a popped or deleted one."""
 
     def lessons() -> list[str]:
@@ -95,7 +95,7 @@ def test_a_new_message_is_found_at_once(memory: AgentMemory) -> None:
     assert lessons() == []
 
 
-def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
+def test_batch_boundaries_do_not_change_scores(tmp_path: Path) -> None:
     """Wrong: messages absorbed one by one lose their neighbours, which changes scores."""
     found = []
     for name, every in (("once", len(TALK)), ("each", 1)):
@@ -117,7 +117,7 @@ def test_batches_do_not_cut_surroundings(tmp_path: Path) -> None:
      "Мій кіт любить спати на підвіконні.", "Ma sœur habite à Orléans depuis l'été dernier.",
      "قطتي اسمها لولو وتحب السمك", "ฉันเลี้ยงแมวสองตัวชื่อโมโมะ", "우리 집 고양이 이름은 나비입니다"],
 )  # fmt: skip
-def test_any_language_is_found_by_its_words(tmp_path: Path, text: str) -> None:
+def test_messages_in_any_language_are_found_by_words(tmp_path: Path, text: str) -> None:
     """Wrong: a script is not searched, or accents and case prevent a match."""
     with AgentMemory(store="memory://", min_relevance=0) as memory:
         others = [{"role": "user", "content": content} for _, content in TALK]
@@ -131,7 +131,7 @@ COUNT = int(os.environ.get("AGENT_MEMORY_VIEWS", "150"))
 
 
 @pytest.mark.parametrize("part", range(5))
-def test_random_histories(part: int) -> None:
+def test_random_histories_give_valid_contexts(part: int) -> None:
     """Wrong: a context exceeds its budget, splits a pair, lacks the newest message or its question,
     begins without a user message, or omits messages without a warning."""
     share = COUNT // 5
@@ -139,6 +139,6 @@ def test_random_histories(part: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [12889])
-def test_histories_that_were_shown_wrongly(seed: int) -> None:
-    """Wrong: a fault that a long run of `test_random_histories` found has come back."""
+def test_formerly_failing_histories_give_valid_contexts(seed: int) -> None:
+    """Wrong: a fault that a long run of this file found has come back."""
     assert play(seed) == []

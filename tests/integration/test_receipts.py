@@ -52,7 +52,7 @@ def memory(
         yield memory
 
 
-def test_a_session_is_deleted(memory: AgentMemory) -> None:
+def test_a_receipt_of_a_session_lists_every_place(memory: AgentMemory) -> None:
     """Wrong: a receipt omits a place, or leftover data counts as deleted."""
     receipt = memory.delete("a1")
     told = states(receipt)
@@ -92,9 +92,7 @@ def test_a_pending_erasure_is_shown(
     assert failed(memory.delete("b1")) == []
 
 
-def test_a_pending_erasure_of_a_composite_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_composites_erasure_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: what a deletion left in the file of a member block stays until the next deletion."""
     monkeypatch.setattr("agent_memory.stores.sql.sqlite._SCRUB_SECONDS", 0.05)
     home = AgentMemory(tmp_path / "m.db", blocks=[])
@@ -109,7 +107,7 @@ def test_a_pending_erasure_of_a_composite_is_tried_again(
         assert b"xylophone" not in (tmp_path / "m.db-wal").read_bytes()
 
 
-def test_a_user_is_deleted(memory: AgentMemory) -> None:
+def test_a_receipt_of_a_user_ignores_data_newer_than_the_deletion(memory: AgentMemory) -> None:
     """Wrong: a user's leftover data counts as deleted, or newer data as leftover."""
     receipt = memory.user("ana").delete()
     assert failed(receipt) == []
@@ -123,7 +121,7 @@ def test_a_user_is_deleted(memory: AgentMemory) -> None:
     assert "log" in failed(operations.verify(memory, since))
 
 
-def test_records_that_are_left_are_named(tmp_path: Path) -> None:
+def test_the_verification_names_leftover_records(tmp_path: Path) -> None:
     """Wrong: verification misses a record or a vector of a deleted session."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
@@ -138,7 +136,7 @@ def test_records_that_are_left_are_named(tmp_path: Path) -> None:
         assert failed(operations.verify(memory, receipt)) == left
 
 
-def test_a_checkpoint(memory: AgentMemory) -> None:
+def test_a_checkpoint_confirms_only_stored_messages(memory: AgentMemory) -> None:
     """Wrong: a checkpoint vouches for messages that are not stored, or fails for stored ones."""
     receipt = memory.checkpoint("a1", user_id="ana")
     assert states(receipt)["log"] == "done"
@@ -166,7 +164,7 @@ def _damage(path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize("change", [_BROKEN_HEAD, "UPDATE agent_memory_messages SET body = '{'"])
-def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> None:
+def test_a_checkpoint_of_a_damaged_log_fails_verification(tmp_path: Path, change: str) -> None:
     """Wrong: verifying a checkpoint of a damaged log raises, or reports that it holds."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
@@ -178,7 +176,7 @@ def test_a_checkpoint_of_what_was_damaged_since(tmp_path: Path, change: str) -> 
         assert "is damaged" in log.why
 
 
-def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
+def test_damaged_data_after_a_restore_fails_verification(tmp_path: Path) -> None:
     """Wrong: verification raises on damaged data, or counts it as deleted."""
     with AgentMemory(f"{tmp_path}/m.db") as memory:
         memory.update("a1", SAID, user_id="ana")
@@ -197,7 +195,9 @@ def test_what_is_back_after_a_deletion_and_damaged(tmp_path: Path) -> None:
     assert states(checked[2])["damaged data"] == "not supported"
 
 
-def test_signatures(memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_altered_or_forged_receipt_fails_verification(
+    memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: an altered or forged receipt is accepted."""
     receipt = memory.delete("b1")
     checked = operations.verify(memory, receipt)
@@ -239,7 +239,7 @@ def test_a_deleted_session_is_not_imported(memory: AgentMemory, whose: str, tmp_
         assert operations.import_session(other, tmp_path / "again.jsonl").end == 2
 
 
-def test_what_is_begun_after_a_deletion_can_be_moved(memory: AgentMemory, tmp_path: Path) -> None:
+def test_a_session_created_after_deletion_can_be_moved(memory: AgentMemory, tmp_path: Path) -> None:
     """Wrong: a new session under a deleted session's id cannot be exported and imported."""
     memory.delete("a1")
     memory.update("a1", SAID, user_id="ana")
@@ -248,7 +248,7 @@ def test_what_is_begun_after_a_deletion_can_be_moved(memory: AgentMemory, tmp_pa
     assert operations.import_session(memory, tmp_path / "a1.jsonl").end == 2
 
 
-def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
+def test_a_receipt_reports_a_block_that_is_not_configured(tmp_path: Path) -> None:
     """Wrong: a deletion reports success for a block that is not configured."""
     with AgentMemory(f"{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
         memory.update("a1", SAID, user_id="ana")
@@ -263,7 +263,7 @@ def test_a_block_that_is_not_configured_is_told(tmp_path: Path) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("blocks", [[], None], ids=["none", "the defaults"])
 @pytest.mark.parametrize("what", ["session", "user"])
-def test_a_block_with_a_database_of_its_own_that_is_not_open_here(
+def test_a_receipt_reports_a_block_whose_database_is_not_open(
     tmp_path: Path, block: NoteMemory | VectorMemory, blocks: list[Block] | None, what: str
 ) -> None:
     """Wrong: a receipt says "done" for a block whose database this process has not opened."""
@@ -286,7 +286,7 @@ def test_a_block_with_a_database_of_its_own_that_is_not_open_here(
         assert memory.user("ana").notes().all() == []
 
 
-def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
+def test_a_receipt_names_the_models_that_received_texts(tmp_path: Path) -> None:
     """Wrong: a receipt does not mention texts that were sent to a provider."""
     asked = {"model": "openai/any", "embedding": "openai/other", "api_key": "k"}
     with AgentMemory("memory://", blocks=[ExtractiveMemory()], **asked) as memory:
@@ -295,7 +295,7 @@ def test_what_a_provider_was_sent_is_told(tmp_path: Path) -> None:
     assert told["model 'openai/any'"] == told["model 'openai/other'"] == "not supported"
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_work_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an operator cannot verify a receipt against the store. Or a session is deleted
     although its receipt cannot be written."""
     monkeypatch.chdir(tmp_path)
@@ -338,13 +338,13 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_what_is_no_receipt(text: str) -> None:
+def test_an_invalid_receipt_raises_a_clear_error(text: str) -> None:
     """Wrong: an invalid receipt raises a bare error."""
     with pytest.raises(InvalidInput, match="not a receipt"):
         Receipt.from_json(text)
 
 
-def test_the_worst_is_told() -> None:
+def test_a_receipt_reports_the_worst_state_of_each_place() -> None:
     """Wrong: a place that failed in one of many sessions is reported as done."""
     parts = [Part("a"), Part("b", "failed", "x"), Part("a", "not supported"), Part("b"), Part("a")]
     assert merged(parts) == (Part("a", "not supported"), Part("b", "failed", "x"))

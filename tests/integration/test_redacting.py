@@ -34,7 +34,7 @@ SECRETS = (IBAN, PASSWORD, MAIL, "0532 0130")
         ("pins and needles", "pins and needles"),
     ],
 )
-def test_accounts_and_passwords_are_known(said: str, told: str) -> None:
+def test_account_numbers_and_passwords_are_redacted(said: str, told: str) -> None:
     """Wrong: an account or a password is stored, or a sentence about passwords is changed."""
     redact = Redactor(phones=False, cards=False)
     assert redact(said) == told
@@ -46,7 +46,7 @@ def everywhere(folder: Path) -> bytes:
     return b"".join(one.read_bytes() for one in folder.rglob("*") if one.is_file())
 
 
-def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
+def test_no_part_of_the_memory_stores_a_secret(tmp_path: Path) -> None:
     """Wrong: a part of the memory stores a text that should be redacted."""
     blocks = [VectorMemory(), NoteMemory(), FileMemory(), WorkingMemory(), SpatialMemory()]
     fields: dict[str, Any] = {"redact": Redactor(phones=False), "max_tokens": 600}
@@ -89,7 +89,7 @@ def test_nothing_is_kept_anywhere(tmp_path: Path) -> None:
     assert not [one for one in SECRETS if one.encode() in kept]
 
 
-def test_what_holds_nothing_is_kept_as_it_is() -> None:
+def test_a_message_without_secrets_is_stored_unchanged() -> None:
     """Wrong: redaction changes a message that contains no secret."""
     plain = {"role": "user", "content": "Hello.", "name": "ana", "custom": {"b": 1, "a": [2.5]}}
     with AgentMemory("memory://", blocks=[], redact=Redactor(phones=False)) as memory:
@@ -99,7 +99,7 @@ def test_what_holds_nothing_is_kept_as_it_is() -> None:
         assert entry.message.to_dict() == plain
 
 
-def test_a_log_from_before_is_redacted_when_it_is_stored_again(tmp_path: Path) -> None:
+def test_an_edit_redacts_messages_stored_before_redaction(tmp_path: Path) -> None:
     """Wrong: an edit that returns the same messages leaves them unredacted in the log."""
     store = f"{tmp_path}/m.db"
     with AgentMemory(store, blocks=[]) as memory:
@@ -111,7 +111,7 @@ def test_a_log_from_before_is_redacted_when_it_is_stored_again(tmp_path: Path) -
         assert again == head  # nothing was left to redact
 
 
-def test_a_retry_is_known_though_its_text_was_changed() -> None:
+def test_a_retry_of_a_redacted_message_is_recognized() -> None:
     """Wrong: a retry of a redacted message is stored twice or refused."""
     with AgentMemory("memory://", blocks=[], redact=Redactor(phones=False)) as memory:
         for _ in range(2):
@@ -120,7 +120,7 @@ def test_a_retry_is_known_though_its_text_was_changed() -> None:
         assert len(memory.history("s")) == 2
 
 
-def test_a_function_of_ones_own_redacts_and_summaries_have_no_more(tmp_path: Path) -> None:
+def test_a_custom_redactor_also_applies_to_summaries(tmp_path: Path) -> None:
     """Wrong: a custom redactor is refused, or a summary contains text that it removed."""
     fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=60, max_turns=2)}
     fields["redact"] = lambda text: text.replace("Ana Nin", "[name]")
@@ -132,7 +132,7 @@ def test_a_function_of_ones_own_redacts_and_summaries_have_no_more(tmp_path: Pat
     assert b"Ana Nin" not in everywhere(tmp_path)
 
 
-def test_what_is_sent_is_not_kept_beside_it() -> None:
+def test_the_prompt_log_cannot_be_combined_with_redaction() -> None:
     """Wrong: `keep_contexts` is accepted with `redact`, and stores the original question."""
     with pytest.raises(ConfigError, match="keep_contexts"):
         AgentMemory("memory://", redact=Redactor(phones=False), keep_contexts=True)

@@ -42,9 +42,7 @@ def blocks(absorb: Any) -> FlushToLTM:
 
 
 @pytest.mark.parametrize("flushed", ["at every update", "in one batch", "not yet"])
-def test_the_old_answer_is_not_sent_and_leaves_nothing(
-    store: Store, fake: FakeLLM, flushed: str
-) -> None:
+def test_a_regeneration_drops_the_old_answer(store: Store, fake: FakeLLM, flushed: str) -> None:
     """Wrong: the model reads the old answer, or a record derived from it."""
     overflow = blocks("every_update" if flushed == "at every update" else "overflow")
     with twins(fake, store=store, overflow=overflow) as (memory, twin):
@@ -67,7 +65,7 @@ def test_the_old_answer_is_not_sent_and_leaves_nothing(
         assert_alike(memory, twin)
 
 
-def test_what_is_recalled_is_what_does_not_derive_from_it(fake: FakeLLM) -> None:
+def test_a_regeneration_recalls_nothing_from_the_old_answer(fake: FakeLLM) -> None:
     """Wrong: a regeneration does not recall other sessions, or recalls the old answer."""
     with opened(fake, overflow=blocks("every_update"), max_tokens=400) as memory:
         memory.update("t", turn("The dog eats bones at the kayak", "Fine."), user_id="ada")
@@ -79,7 +77,7 @@ def test_what_is_recalled_is_what_does_not_derive_from_it(fake: FakeLLM) -> None
         assert "old-canary" not in str(texts)
 
 
-def test_a_question_without_an_answer_is_asked(fake: FakeLLM) -> None:
+def test_an_unanswered_question_can_be_regenerated(fake: FakeLLM) -> None:
     """Wrong: an unanswered question is refused, or its answer replaces another message."""
     with opened(fake) as memory:
         memory.update("s", [*BEFORE, said(ASKED)], user_id="ada")
@@ -91,7 +89,7 @@ def test_a_question_without_an_answer_is_asked(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("log", [[], [{"role": "system", "content": "Be kind."}], [NEW]])
-def test_nothing_to_ask_again(fake: FakeLLM, log: list[Any]) -> None:
+def test_regenerating_without_a_question_raises_an_error(fake: FakeLLM, log: list[Any]) -> None:
     """Wrong: regenerating without a question raises a bare error, or asks the model."""
     with opened(fake) as memory:
         memory.update("s", log)
@@ -116,7 +114,7 @@ def test_a_newer_system_message_stays(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("fault", ["half", "too large", "store"])
-def test_the_old_answer_stays_until_the_new_one_is_there(fake: FakeLLM, fault: str) -> None:
+def test_a_failed_regeneration_keeps_the_old_answer(fake: FakeLLM, fault: str) -> None:
     """Wrong: a regeneration that fails loses the old answer, or stores part of a new one."""
     down: list[bool] = []
 
@@ -144,7 +142,7 @@ def test_the_old_answer_stays_until_the_new_one_is_there(fake: FakeLLM, fault: s
 
 
 @pytest.mark.parametrize("between", ["went on", "was popped and went on", "was deleted"])
-def test_a_session_that_went_on(fake: FakeLLM, between: str) -> None:
+def test_a_regeneration_does_not_replace_newer_messages(fake: FakeLLM, between: str) -> None:
     """Wrong: a new answer replaces messages that arrived meanwhile."""
     with opened(fake) as memory:
         memory.update("s", turn(ASKED, "Old."), user_id="ada")
@@ -162,7 +160,7 @@ def test_a_session_that_went_on(fake: FakeLLM, between: str) -> None:
         assert memory.history("s") == before
 
 
-def test_a_new_answer_with_tools(fake: FakeLLM) -> None:
+def test_a_regenerated_answer_includes_its_tool_calls(fake: FakeLLM) -> None:
     """Wrong: a new answer loses its tool calls or their results."""
     with opened(fake) as memory:
         memory.update("s", [*BEFORE, *OLD], user_id="ada")

@@ -62,7 +62,7 @@ def noted(store: Store, block: str = "notes") -> list[str]:
 
 
 @pytest.mark.usefixtures("short_leases")
-def test_cut_short_at_any_step() -> None:
+def test_a_rebuild_survives_any_interruption() -> None:
     """Wrong: an interrupted replay starts over, or leaves a session or entry in the old version."""
     everything = [f"v2 {n} in {name}" for name in ("s0", "s1", "s2") for n in range(3)]
     for step in range(1, 300):
@@ -91,7 +91,7 @@ def test_cut_short_at_any_step() -> None:
     assert step > 30
 
 
-def test_goes_on_while_others_do(url: str) -> None:
+def test_a_replay_runs_while_sessions_change(url: str) -> None:
     """Wrong: a replay loses, duplicates or restores records of sessions that change meanwhile."""
     done = threading.Event()
     said: Counter[str] = Counter()
@@ -132,7 +132,7 @@ def test_goes_on_while_others_do(url: str) -> None:
         assert not memory.stats().blocks["notes"].lag
 
 
-def test_one_that_another_worker_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_leased_elsewhere_is_replayed_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a session that another worker holds is never replayed."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     store = MemoryStore()
@@ -184,7 +184,7 @@ def test_a_new_block_absorbs_the_past(how: str) -> None:
     assert store.due() == []
 
 
-def test_a_block_that_comes_back_catches_up() -> None:
+def test_a_block_that_is_configured_again_catches_up() -> None:
     """Wrong: a block that was not configured for a time never absorbs the messages of that time."""
     store = MemoryStore()
     both, one = (Notes(), Notes(name="added")), (Notes(),)
@@ -202,7 +202,7 @@ def test_a_block_that_comes_back_catches_up() -> None:
     assert noted(store, "added") == everything
 
 
-def test_old_workers_do_not_hide_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_workers_do_not_hide_sessions_from_a_new_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: in a rolling update old workers put off sessions that the new block has to absorb."""
     store = MemoryStore()
     past(store)
@@ -260,7 +260,7 @@ def talk(settings: AgentMemoryConfig, count: int = 3) -> list[str]:
     return sorted(f"user: {what} {n}" for n in range(count) for what in ("fact", "wish"))
 
 
-def test_rebuild_of_two_blocks(fake: FakeLLM) -> None:
+def test_two_blocks_can_be_rebuilt_one_after_the_other(fake: FakeLLM) -> None:
     """Wrong: two blocks of the old model block each other's rebuild."""
     store = MemoryStore()
     everything = talk(vectors(store, fake, "local", "first", "second"))
@@ -275,7 +275,7 @@ def test_rebuild_of_two_blocks(fake: FakeLLM) -> None:
         assert len(memory.search("fact 1", user_id="ada")) > 0
 
 
-def test_settings_that_cannot_be_drop_nothing(fake: FakeLLM) -> None:
+def test_invalid_rebuild_settings_delete_no_vectors(fake: FakeLLM) -> None:
     """Wrong: invalid settings for a rebuild delete the vectors."""
     store = MemoryStore()
     everything = talk(vectors(store, fake, "local"))
@@ -286,7 +286,7 @@ def test_settings_that_cannot_be_drop_nothing(fake: FakeLLM) -> None:
     assert embedded(store, fake, "local") == everything
 
 
-def test_blue_and_green(fake: FakeLLM) -> None:
+def test_recall_works_throughout_a_blue_green_rebuild(fake: FakeLLM) -> None:
     """Wrong: during the documented blue-green rebuild nothing is recalled for a time."""
     store = MemoryStore()
     talk(vectors(store, fake, "local"))

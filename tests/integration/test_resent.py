@@ -18,7 +18,7 @@ def said(memory: AgentMemory) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("role", ["system", "user", "leading"])
 @pytest.mark.parametrize("rules", [None, "Be brief."])
-def test_what_came_from_the_context_is_not_stored_again(role: Any, rules: str | None) -> None:
+def test_messages_of_the_context_are_not_stored_again(role: Any, rules: str | None) -> None:
     """Wrong: each turn stores the whole context again, recalls included."""
     with AgentMemory("memory://", memory_role=role) as memory:
         memory.remember("Ana lives in Graz and has a dog, Rex.", user_id="ana")
@@ -34,7 +34,7 @@ def test_what_came_from_the_context_is_not_stored_again(role: Any, rules: str | 
     assert [one[1] for one in stored if one[0] == "system"] == ([rules] if rules else [])
 
 
-def test_a_long_question_and_tool_calls_are_stored_whole() -> None:
+def test_a_shortened_question_and_tool_calls_are_stored_in_full() -> None:
     """Wrong: a message that the context shortened is stored shortened."""
     question = "Compare these: " + "many words " * 2000
     with AgentMemory("memory://", max_tokens=1000, overflow=Trim(), blocks=[]) as memory:
@@ -59,7 +59,7 @@ def test_recalls_of_another_context_are_refused() -> None:
         assert said(memory) == []
 
 
-def test_what_is_said_again_or_popped_is_new() -> None:
+def test_a_repeated_or_popped_message_is_stored_as_new() -> None:
     """Wrong: a turn that repeats an earlier one is taken for a copy of the context, and dropped."""
     turn = [{"role": "user", "content": "More."}, {"role": "assistant", "content": "Here."}]
     with AgentMemory("memory://", blocks=[]) as memory:

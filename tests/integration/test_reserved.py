@@ -112,7 +112,7 @@ def world() -> Iterator[World]:
             yield World(memory, store, system)
 
 
-def test_no_other_is_named() -> None:
+def test_the_package_uses_no_unlisted_system_collection() -> None:
     """Wrong: a module uses a system collection that deletion, export and migration do not know."""
     found = {}
     root = Path(agent_memory.__file__).parent
@@ -129,7 +129,7 @@ def test_no_other_is_named() -> None:
     assert found == {}
 
 
-def test_names_are_no_blocks() -> None:
+def test_a_block_cannot_use_the_name_of_a_system_collection() -> None:
     """Wrong: a user's block replaces the engine's own records."""
     for name in NAMES:
         with pytest.raises(InvalidSetting, match="name"):
@@ -139,7 +139,7 @@ def test_names_are_no_blocks() -> None:
     assert reserved("notes") is reserved("_notes_") is None
 
 
-def test_each_is_used_and_named(world: World) -> None:
+def test_every_system_collection_is_listed_and_used(world: World) -> None:
     """Wrong: the list of system collections has an unused one, or lacks a used one."""
     for collection in RESERVED:
         records = world.records(collection)
@@ -151,7 +151,7 @@ def test_each_is_used_and_named(world: World) -> None:
         assert {name for name in names if name.startswith("_") and reserved(name) is None} == set()
 
 
-def test_deleting_sessions(world: World) -> None:
+def test_deleting_a_session_clears_its_system_records(world: World) -> None:
     """Wrong: a system collection keeps data of a deleted session."""
     world.memory.delete("s")
     world.memory.components.deletion.session(SHARED)
@@ -162,7 +162,7 @@ def test_deleting_sessions(world: World) -> None:
             assert world.records(collection), collection.name
 
 
-def test_deleting_a_user(world: World) -> None:
+def test_deleting_a_user_clears_the_users_system_records(world: World) -> None:
     """Wrong: a system collection keeps data of a deleted user."""
     theirs = {
         collection.name
@@ -178,7 +178,7 @@ def test_deleting_a_user(world: World) -> None:
     assert Authors(world.store).first(USER, SHARED) is None
 
 
-def test_a_session_is_erased_at_once(world: World) -> None:
+def test_erasing_a_session_covers_every_system_collection(world: World) -> None:
     """Wrong: erasing a session misses one of the system collections."""
     SystemRecords(world.store).erase_session("s")
     for collection in RESERVED:

@@ -43,7 +43,7 @@ def filled(memory: AgentMemory, count: int = 40, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite"])
-def test_window_keeps_what_the_window_shows(url: str, store: str) -> None:
+def test_window_retention_keeps_exactly_the_shown_messages(url: str, store: str) -> None:
     """Wrong: messages that left the window stay in the log, or shown ones are removed."""
     settings: dict[str, Any] = {"overflow": Trim(), "blocks": []}
     store = url if store == "sqlite" else store
@@ -60,7 +60,7 @@ def test_window_keeps_what_the_window_shows(url: str, store: str) -> None:
         assert memory.history("s")[-1].seq == 41
 
 
-def test_a_block_that_fails_holds_the_log(url: str) -> None:
+def test_messages_pending_for_a_failing_block_do_not_expire(url: str) -> None:
     """Wrong: messages that a failing block has not absorbed are removed."""
     keeper = Keeper(failing=[True])
     with AgentMemory(
@@ -76,7 +76,7 @@ def test_a_block_that_fails_holds_the_log(url: str) -> None:
         assert [e.seq for e in memory.history("s")] == list(range(head.expired + 1, 41))
 
 
-def test_timedelta_goes_by_the_messages_own_time(url: str) -> None:
+def test_retention_by_age_uses_the_timestamp_of_the_message(url: str) -> None:
     """Wrong: retention goes by the time of storing, not by a message's own time."""
     month = timedelta(days=30)
     with AgentMemory(store=url, max_tokens=400, overflow=Trim(), retention=month) as memory:
@@ -87,7 +87,7 @@ def test_timedelta_goes_by_the_messages_own_time(url: str) -> None:
         assert memory.history("s")[0].seq == 11
 
 
-def test_the_worker_sees_to_silent_sessions(url: str) -> None:
+def test_a_worker_expires_messages_of_inactive_sessions(url: str) -> None:
     """Wrong: messages of an inactive session never expire."""
     settings: dict[str, Any] = {"max_tokens": 400, "overflow": Trim(), "blocks": []}
     with AgentMemory(store=url, **settings) as memory:
@@ -102,7 +102,7 @@ def test_the_worker_sees_to_silent_sessions(url: str) -> None:
         assert head.expired == head.start > 0
 
 
-def test_pop_takes_no_more_than_there_is(url: str) -> None:
+def test_a_pop_of_too_many_messages_keeps_the_numbering(url: str) -> None:
     """Wrong: popping more messages than there are restarts the numbering."""
     with AgentMemory(store=url, max_tokens=400, overflow=Trim(), retention="window") as memory:
         filled(memory)
@@ -126,7 +126,7 @@ def test_pop_of_the_only_message_left_is_refused(url: str) -> None:
         assert len(memory.history("s")) == 1
 
 
-def test_replay_keeps_what_it_could_not_make_again(url: str) -> None:
+def test_a_replay_keeps_records_of_expired_messages(url: str) -> None:
     """Wrong: a replay drops records whose messages have expired."""
     keeper = Keeper()
     with AgentMemory(
@@ -191,13 +191,13 @@ def test_a_window_is_cut_to_a_number_of_tokens(memory: AgentMemory) -> None:
     assert memory.history("s") == log  # the log is whole
 
 
-def test_the_newest_step_stays(memory: AgentMemory) -> None:
+def test_prune_keeps_the_newest_step(memory: AgentMemory) -> None:
     """Wrong: pruning to a small number empties the window."""
     memory.prune("s", 1)
     assert [m.content for m in memory.get("s").messages][-1] == "Noted."
 
 
-def test_pruned_messages_go_on_as_ever() -> None:
+def test_pruned_messages_are_summarized_and_absorbed() -> None:
     """Wrong: pruned messages are neither summarized nor absorbed."""
     chain = Chain([FlushToLTM(blocks=[VectorMemory(embedding=None)]), Summarize()])
     with AgentMemory("memory://", max_tokens=4000, overflow=chain) as memory:

@@ -36,7 +36,7 @@ def found(memory: AgentMemory, query: str = "cat", **only: Any) -> list[str]:
     return sorted(one.text.split(": ")[-1] for one in recalls)
 
 
-def test_each_filter_keeps_what_meets_it(memory: AgentMemory) -> None:
+def test_each_filter_returns_only_matching_records(memory: AgentMemory) -> None:
     """Wrong: a filter returns records that it should exclude, or excludes matching ones."""
     first, second, third, fourth = (text for _, text, _ in SAID)
     assert set(found(memory, blocks=["vector"], least=0.0)) == {first, second, third, fourth}
@@ -50,7 +50,7 @@ def test_each_filter_keeps_what_meets_it(memory: AgentMemory) -> None:
     assert found(memory, limit=1, roles=["user"], where={"topic": "b"}) == [third]
 
 
-def test_the_nearest_are_given_however_far(memory: AgentMemory) -> None:
+def test_a_search_with_least_0_returns_even_distant_records(memory: AgentMemory) -> None:
     """Wrong: a search with `least=0.0` returns nothing because no record is relevant."""
     foreign = "Which port does HTTPS use?"
     assert found(memory, foreign, blocks=["vector"]) == []
@@ -59,7 +59,7 @@ def test_the_nearest_are_given_however_far(memory: AgentMemory) -> None:
     assert found(memory, blocks=["vector"], least=1e9) == []
 
 
-def test_an_unknown_block(memory: AgentMemory, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_blocks_log_warnings(memory: AgentMemory, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a misspelt block name finds nothing, and no warning says so."""
     memory.search("cat", user_id="ana", blocks=["vector", "log"])  # "log" is always a valid name
     assert not caplog.messages
@@ -69,7 +69,7 @@ def test_an_unknown_block(memory: AgentMemory, caplog: pytest.LogCaptureFixture)
     assert "vector, " in told
 
 
-def test_a_recall_brings_its_messages(memory: AgentMemory) -> None:
+def test_a_search_with_entries_returns_the_messages_of_its_recalls(memory: AgentMemory) -> None:
     """Wrong: a search with `entries` lacks the messages of its recalls."""
     recalls = memory.search("cat at the vet", user_id="ana", entries=True, blocks=["vector"])
     assert recalls
@@ -85,7 +85,7 @@ def test_a_recall_brings_its_messages(memory: AgentMemory) -> None:
     [{"since": datetime(2026, 3, 1)}, {"least": "much"}, {"where": 3}, {"roles": [1]},
      {"where": {"a": {"$x": 1}}}],
 )  # fmt: skip
-def test_what_is_no_filter_is_refused(memory: AgentMemory, wrong: Any) -> None:
+def test_an_invalid_filter_is_rejected(memory: AgentMemory, wrong: Any) -> None:
     """Wrong: an invalid filter is ignored, and everything is returned."""
     with pytest.raises(InvalidInput):
         memory.search("cat", user_id="ana", **wrong)
@@ -124,7 +124,7 @@ def test_a_session_is_searched_without_any_block(blockless: AgentMemory) -> None
     assert bought.sources == (("s", 4),)
 
 
-def test_what_bears_on_nothing_is_not_found(blockless: AgentMemory) -> None:
+def test_irrelevant_messages_are_not_found(blockless: AgentMemory) -> None:
     """Wrong: a search returns messages that are not relevant."""
     blockless.update("s", PARROT, user_id="u")
     assert blockless.search("quantum chromodynamics", session_id="s") == []

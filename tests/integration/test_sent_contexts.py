@@ -35,7 +35,7 @@ def known(memory: AgentMemory) -> None:
     memory.end("before")
 
 
-def ask_of_houses(memory: AgentMemory) -> None:
+def ask_about_houses(memory: AgentMemory) -> None:
     for number in range(14):
         memory.update(f"c{number}", said(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
         memory.end(f"c{number}")
@@ -50,7 +50,7 @@ def records(memory: AgentMemory) -> list[str]:
 
 
 @pytest.mark.parametrize("strategy", [Trim(), Summarize(max_summary_tokens=100)])
-def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
+def test_the_prompt_log_returns_each_turn_exactly(strategy: Any) -> None:
     """Wrong: the prompt log is rebuilt from a window that has moved on."""
     chance = random.Random(7)
     sent = {}
@@ -73,7 +73,7 @@ def test_each_turn_is_told_as_it_was_sent(strategy: Any) -> None:
     assert any(one.shortened for one in told) or any(one.window[0] > 1 for one in told[1:])
 
 
-def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
+def test_the_prompt_log_contains_every_round_of_tools(memory: AgentMemory) -> None:
     """Wrong: the prompt log has only one of several rounds of tools."""
     asked: list[dict[str, Any]] = [{"role": "user", "content": "What time is it?"}]
     first = memory.before_turn("s", asked, user_id="ana")
@@ -90,7 +90,7 @@ def test_rounds_of_tools_are_told_one_by_one(memory: AgentMemory) -> None:
     assert sent == [first.messages, second.messages]
 
 
-def test_a_turn_that_is_asked_again_is_in_the_log(memory: AgentMemory) -> None:
+def test_the_prompt_log_contains_a_regenerated_turn(memory: AgentMemory) -> None:
     """Wrong: the log lacks the request that led to the stored answer."""
     memory.after_turn(memory.before_turn("s", "Which city?", user_id="ana"), "Rome.")
     memory.remember("Ana lives in the city of Lisbon.", user_id="ana")
@@ -100,7 +100,7 @@ def test_a_turn_that_is_asked_again_is_in_the_log(memory: AgentMemory) -> None:
     assert [one.messages for one in memory.contexts("s", user_id="ana")] == [again.messages]
 
 
-def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
+def test_the_prompt_log_survives_a_restart(tmp_path: Path) -> None:
     """Wrong: the prompt log is lost at a restart, or is written without the setting."""
     path = tmp_path / "m.db"
     with AgentMemory(path, keep_contexts=True, blocks=BLOCKS, min_relevance=0) as memory:
@@ -117,7 +117,7 @@ def test_it_is_told_by_another_process_later(tmp_path: Path) -> None:
         assert len(memory.contexts("s")) == 1  # without the setting nothing is added
 
 
-def test_what_is_deleted_is_told_no_more(memory: AgentMemory, monkeypatch: Any) -> None:
+def test_a_deleted_session_leaves_the_prompt_log(memory: AgentMemory, monkeypatch: Any) -> None:
     """Wrong: a deleted chat survives in the prompt log of other chats, or its own survives."""
     known(memory)
     memory.update("t", said("Hello"), user_id="ana")
@@ -141,7 +141,7 @@ def test_what_is_deleted_is_told_no_more(memory: AgentMemory, monkeypatch: Any) 
     assert records(memory) == []
 
 
-def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
+def test_popped_messages_leave_the_prompt_log(memory: AgentMemory) -> None:
     """Wrong: the prompt log still shows a popped message, or a context that recalled one."""
     for number in range(3):
         turn = memory.before_turn("s", f"Question {number}", user_id="ana")
@@ -157,7 +157,7 @@ def test_an_edit_takes_what_came_after_it_along(memory: AgentMemory) -> None:
     assert not told.exact
 
 
-def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
+def test_a_deleted_note_leaves_the_prompt_log(memory: AgentMemory) -> None:
     """Wrong: a deleted note survives in the prompt log."""
     note = memory.remember("Ana is allergic to nuts.", user_id="ana")
     turn = memory.before_turn("s", "Can I eat nuts?", user_id="ana")
@@ -173,7 +173,7 @@ def test_a_note_that_is_deleted_is_told_no_more(memory: AgentMemory) -> None:
 @pytest.mark.parametrize(
     ("strategy", "retention"), [(Summarize(max_summary_tokens=100), "forever"), (Trim(), "window")]
 )
-def test_no_text_outlives_its_contexts(strategy: Any, retention: Any) -> None:
+def test_the_prompt_log_stores_no_text_that_no_context_shows(strategy: Any, retention: Any) -> None:
     """Wrong: the prompt log has expired messages, or a text that none of its contexts shows."""
     fields: dict[str, Any] = {"overflow": strategy, "retention": retention, "blocks": []}
     with AgentMemory(store="memory://", keep_contexts=True, max_tokens=600, **fields) as memory:
@@ -192,9 +192,9 @@ def test_no_text_outlives_its_contexts(strategy: Any, retention: Any) -> None:
         assert {json.loads(one.text)["content"] for one in kept} <= {*shown}
 
 
-def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
+def test_the_prompt_log_explains_left_out_records(memory: AgentMemory) -> None:
     """Wrong: the prompt log does not say why a record was left out, or quotes a deleted session."""
-    ask_of_houses(memory)
+    ask_about_houses(memory)
     told = memory.contexts("s")[-1]
     assert told.left_out
     assert all(one.why and one.recall.text.startswith("In Lisbon") for one in told.left_out)
@@ -204,9 +204,9 @@ def test_what_was_left_out_is_told_with_the_why(memory: AgentMemory) -> None:
     assert not any(one.recall.text for one in memory.contexts("s")[-1].left_out)
 
 
-def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) -> None:
+def test_left_out_records_never_show_another_users_text(memory: AgentMemory) -> None:
     """Wrong: a context, stored before or later, shows another user's text under a reused id."""
-    ask_of_houses(memory)
+    ask_about_houses(memory)
     memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
     for number in range(30):
         memory.delete(f"c{number}", user_id="ana")
@@ -217,7 +217,7 @@ def test_what_was_left_out_is_not_what_another_says_by_now(memory: AgentMemory) 
     assert "4711" not in str([told, memory.contexts("s", user_id="ana")])
 
 
-def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemory) -> None:
+def test_questions_before_a_session_began_stay_with_their_user(memory: AgentMemory) -> None:
     """Wrong: a question asked before a session began is shown to another user who begins it."""
     known(memory)
     memory.get("plan", "Is it open?", user_id="ben")
@@ -227,7 +227,7 @@ def test_what_was_asked_before_a_session_began_is_not_anothers(memory: AgentMemo
     assert "Bruno" not in str(records(memory))
 
 
-def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) -> None:
+def test_questions_in_an_anonymous_session_stay_with_their_user(memory: AgentMemory) -> None:
     """Wrong: the user who takes over an anonymous session reads another's question."""
     known(memory)
     memory.update("s", said("The door is green."))
@@ -244,7 +244,7 @@ def test_what_was_asked_in_nobodys_session_is_not_anothers(memory: AgentMemory) 
 
 
 @pytest.mark.parametrize("ends", ["before it is written", "meanwhile"])
-def test_what_outlives_its_session_is_not_the_next_ones(
+def test_a_late_prompt_is_not_shown_in_a_recreated_session(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     """Wrong: a prompt sent while its session was deleted appears in the next one under the id."""
@@ -276,7 +276,7 @@ def test_what_outlives_its_session_is_not_the_next_ones(
 
 
 @pytest.mark.parametrize("deleting", ["user", "session"])
-def test_what_was_asked_before_a_deletion_is_gone(tmp_path: Path, deleting: str) -> None:
+def test_a_deletion_removes_questions_before_the_session(tmp_path: Path, deleting: str) -> None:
     """Wrong: a question asked before a session began survives a deletion by another process."""
     settings: dict[str, Any] = {"store": f"sqlite:///{tmp_path}/m.db", "keep_contexts": True}
     with AgentMemory(**settings) as here, AgentMemory(**settings) as there:

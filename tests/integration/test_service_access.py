@@ -31,7 +31,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nobody_comes_in_without_a_valid_credential(service: Service, name: str) -> None:
+def test_a_call_without_a_valid_credential_gets_401(service: Service, name: str) -> None:
     """Wrong: a call succeeds without a valid credential, or the answer says why it is invalid."""
     valid = service.key("ana")
     revoked = service.key("ana")
@@ -60,7 +60,7 @@ def test_nobody_comes_in_without_a_valid_credential(service: Service, name: str)
 
 
 @pytest.mark.parametrize("name", [one.name for one in OPERATIONS if one.needs is not None])
-def test_each_right_is_needed(service: Service, name: str) -> None:
+def test_a_call_without_its_right_is_forbidden(service: Service, name: str) -> None:
     """Wrong: a key without the right for a call may make it."""
     needs = BY_NAME[name].needs
     others = [right for right in RIGHTS if right != needs]
@@ -73,7 +73,7 @@ def test_each_right_is_needed(service: Service, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["call_tool", "take_turn", "stream_turn", "get_value"])
-def test_what_answers_from_the_memory_needs_read(service: Service, name: str) -> None:
+def test_calls_that_return_stored_content_need_the_read_right(service: Service, name: str) -> None:
     """Wrong: a key that may only write gets stored content, from a tool, a model or a value."""
     key = service.key("ana", rights="write delete")
     answer = service.call(name, key, sample(service, name, "ana"))
@@ -112,9 +112,7 @@ def test_a_request_cannot_name_another_user(service: Service, operation: Operati
 
 
 @pytest.mark.parametrize("operation", OF_USER, ids=lambda one: one.name)
-def test_what_is_anothers_is_answered_like_what_does_not_exist(
-    service: Service, operation: Operation
-) -> None:
+def test_another_users_ids_look_like_missing_ids(service: Service, operation: Operation) -> None:
     """Wrong: status or body show whether another user's id exists."""
     theirs = sample(service, operation.name, "ana")
     key = service.key("ben")
@@ -145,7 +143,7 @@ ASKED = st.tuples(
 
 
 @given(asked=st.lists(ASKED, min_size=1, max_size=6))
-def test_whatever_ben_asks_nothing_of_ana_is_told(service: Service, asked: list[Any]) -> None:
+def test_no_request_of_ben_returns_data_of_ana(service: Service, asked: list[Any]) -> None:
     """Wrong: a mix of credential, user and ids shows or changes another user's data."""
     for operation, holder, named, ids in asked:
         if operation.name == "delete_user":
@@ -162,7 +160,7 @@ def test_whatever_ben_asks_nothing_of_ana_is_told(service: Service, asked: list[
     assert _changed_nothing(service)
 
 
-def test_admin_is_for_those_who_may_see_all(service: Service) -> None:
+def test_the_admin_right_needs_a_key_for_all_users(service: Service) -> None:
     """Wrong: a key for some users may administer the service, or an admin key reads sessions."""
     with pytest.raises(ValueError, match="as the users"):
         service.key("ana", rights="admin")
@@ -172,7 +170,7 @@ def test_admin_is_for_those_who_may_see_all(service: Service) -> None:
     assert service.call("read_stats", key, user="ana").problem == "invalid-request"
 
 
-def test_a_key_is_over_once_it_is_revoked(service: Service) -> None:
+def test_a_revoked_key_gets_401_immediately(service: Service) -> None:
     """Wrong: a revoked key is accepted until a restart, or gets another answer than 401."""
     token, key = service.ring.create("soon over", ["ana"], ["read", "write"])
     assert service.call("list_sessions", token).status == 200

@@ -78,7 +78,7 @@ def run(service: Service, url: str, folder: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
+def test_the_documented_code_for_the_ai_sdk_runs(tmp_path: Path) -> None:
     """Wrong: the documented code sends an invalid context, or duplicates or loses messages."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     pdf = {"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "a.pdf"}

@@ -59,7 +59,7 @@ def said(content: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("accept", ["application/json", EXACT])
-def test_each_call_answers_what_it_says(service: Service, accept: str) -> None:
+def test_each_call_returns_its_documented_response(service: Service, accept: str) -> None:
     """Wrong: a documented call fails, or answers in another form."""
     refused = {}
     for name in sorted(BY_NAME, key=lambda name: LAST.index(name) if name in LAST else -1):
@@ -86,7 +86,7 @@ def _answers(service: Service, name: str, accept: str) -> Answer:
     return answer
 
 
-def test_pages_give_all_once(service: Service) -> None:
+def test_paging_returns_every_item_once(service: Service) -> None:
     """Wrong: paging skips or repeats an item, or never ends."""
     key = service.key("ana")
     for number in range(7):
@@ -140,7 +140,7 @@ def test_a_page_of_messages_has_at_most_4_mib_or_one_message(service: Service) -
     service.memory.delete("long")
 
 
-def test_folders_of_files(service: Service) -> None:
+def test_file_calls_accept_folders(service: Service) -> None:
     """Wrong: a folder is not found, or the beginning of its name is."""
     key = service.key("ana")
     service.call("write_file", key, {"path": "/memories/notes/a.md", "text": "x"})
@@ -153,7 +153,7 @@ def test_folders_of_files(service: Service) -> None:
     assert service.call("list_files", key, {}).json["paths"] == ["/memories/ana.md"]
 
 
-def test_a_streamed_turn(service: Service) -> None:
+def test_a_streamed_turn_ends_with_a_stored_event(service: Service) -> None:
     """Wrong: a streamed turn loses a piece, does not end with `stored`, or accepts no message."""
     key, given = service.key("ana"), {"session_id": "t", "message": "turn: where?"}
     answer = service.call("stream_turn", key, given)
@@ -168,7 +168,7 @@ def test_a_streamed_turn(service: Service) -> None:
     assert empty.status == 422
 
 
-def test_an_export_has_everything_and_an_end(service: Service) -> None:
+def test_an_export_contains_all_data_of_the_user_and_an_end(service: Service) -> None:
     """Wrong: an export lacks some of the user's data, or contains another user's."""
     key = service.key("ana")
     answer = service.call("export_user", key)
@@ -259,7 +259,7 @@ def test_unusable(lasting: Service, method: str, path: str, body: bytes, status:
 
 
 @pytest.mark.parametrize("time", ["2026-01-01T00:00:00", "yesterday", "0001-01-01T00:00+14:00"])
-def test_an_invalid_time_of_a_message_is_named(lasting: Service, time: str) -> None:
+def test_an_invalid_created_at_is_named_in_the_error(lasting: Service, time: str) -> None:
     """Wrong: the answer is a 500, or its sentence does not name the field."""
     timed = {"message": {"role": "user", "content": "Hello"}, "created_at": time}
     given = {"session_id": "timed", "messages": [timed]}
@@ -268,7 +268,7 @@ def test_an_invalid_time_of_a_message_is_named(lasting: Service, time: str) -> N
     assert "created_at" in answer.json["detail"]
 
 
-def test_an_admin_is_asked_for_the_user(lasting: Service) -> None:
+def test_a_call_without_a_user_names_the_missing_parameter(lasting: Service) -> None:
     """Wrong: the sentence is about an empty id, which the request does not contain."""
     for name in ("list_facts", "delete_user"):
         answer = lasting.call(name, lasting.key("*", rights="read delete admin"))
@@ -304,7 +304,7 @@ def test_errors_have_stable_types_and_sentences(service: Service) -> None:
     jsonschema.validate(answer.json, DOCUMENT["components"]["schemas"]["Problem"])
 
 
-def test_health_and_figures(
+def test_health_and_metrics_report_an_outage(
     service: Service, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a health probe needs a key, the metrics need none, or they name a user or session. Or

@@ -36,14 +36,14 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield one
 
 
-def figures_of(service: Service) -> dict[str, float]:
+def metrics_of(service: Service) -> dict[str, float]:
     service.app.figures._until = 0.0
     body = service.ask("GET", "/metrics", service.key("*", rights="admin")).body.decode()
     lines = (line.rpartition(" ") for line in body.splitlines() if not line.startswith("#"))
     return {name.removeprefix("agent_memory_"): float(value) for name, _, value in lines}
 
 
-def test_recalls_that_found_nothing_are_told(service: Service) -> None:
+def test_metrics_count_empty_recalls(service: Service) -> None:
     """Wrong: the metrics hide recalls that found nothing, or count small talk as a question."""
     service.memory.update("s-1", SAID, user_id="ana")
     service.memory.flush("s-1")
@@ -52,32 +52,32 @@ def test_recalls_that_found_nothing_are_told(service: Service) -> None:
     service.memory.get("s-3", QUESTION, user_id="carl")
     service.memory.search(QUESTION, user_id="carl")
     service.memory.search(QUESTION, user_id="ana")
-    told = figures_of(service)
+    told = metrics_of(service)
     assert (told["recalls_total"], told["recalls_empty_total"]) == (4, 2)
 
 
-def test_the_part_of_the_prompt_that_is_kept_is_told(service: Service) -> None:
+def test_metrics_report_prompt_tokens_that_a_cache_can_reuse(service: Service) -> None:
     """Wrong: the metrics do not show that a prompt cache never hits."""
     for text in ("One.", "Two.", "Three."):
         service.memory.update("s-1", {"role": "user", "content": text}, user_id="ana")
         service.memory.get("s-1")
-    told = figures_of(service)
+    told = metrics_of(service)
     assert 0 < told["prompt_kept_tokens_total"] < told["prompt_tokens_total"]
 
 
-def test_model_calls_are_told_by_purpose(service: Service) -> None:
+def test_metrics_report_model_calls_by_purpose(service: Service) -> None:
     """Wrong: the metrics mix the costs of extraction and completion."""
     service.memory.update("s-1", SAID, user_id="ana")
     service.memory.flush("s-1")
     service.memory.completion("s-1", "turn: hello", user_id="ana")
-    told = figures_of(service)
+    told = metrics_of(service)
     for purpose in ("extraction", "completion"):
         assert told[f'model_calls_total{{kind="language",purpose="{purpose}"}}'] == 1
         assert told[f'model_tokens_total{{kind="prompt",purpose="{purpose}"}}'] > 0
         assert f'model_cost_dollars_total{{purpose="{purpose}"}}' in told
 
 
-def test_many_processes_lose_no_count() -> None:
+def test_counts_of_concurrent_processes_are_added() -> None:
     """Wrong: counts are lost when several processes add them at the same time."""
     store = MemoryStore()
     counted = [0] * 4
@@ -97,7 +97,7 @@ def test_many_processes_lose_no_count() -> None:
     assert found.recalls == RecallStats(100, 0)
 
 
-def test_what_the_store_does_not_take_is_added_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_survive_a_store_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an outage loses counts, or they are added twice."""
     store, once = MemoryStore(), Counted({}, PromptStats(), RecallStats(3, 1))
     figures = SharedMetrics(store)
@@ -128,7 +128,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
 
 
-def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_alarm_reports_pending_work_without_a_worker(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: messages stay pending without a worker, and neither log nor metrics show it."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("s-1", SAID, user_id="ana")
@@ -147,7 +147,7 @@ def test_without_a_worker_it_says_so(caplog: pytest.LogCaptureFixture) -> None:
         assert clock.pass_by(watch) == []
 
 
-def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_alarm_is_raised_while_a_worker_runs(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: an alarm is raised while a worker runs, or none after it has stopped."""
     with AgentMemory(store="memory://", blocks=[VectorMemory()]) as memory:
         memory.update("s-1", SAID, user_id="ana")
@@ -166,7 +166,9 @@ def test_where_a_worker_looks_for_work_it_is_quiet(caplog: pytest.LogCaptureFixt
         assert [one.why for one in watch.stalled] == ["no worker runs"]
 
 
-def test_a_failing_block(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alarm_reports_a_failing_block(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: workers run and every call fails for hours, and no metric shows it."""
     note_waits(monkeypatch)
     with FakeLLM() as fake:
@@ -214,11 +216,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.parametrize("expression", [*dashboard(), *alerts()])
-def test_an_expression_asks_for_what_is_exported(expression: str, exported: set[str]) -> None:
+def test_alert_expressions_use_exported_metrics(expression: str, exported: set[str]) -> None:
     asked = set(NAME.findall(expression))
     assert asked
     assert asked <= exported
 
 
-def test_the_alarm_of_the_documents_is_among_the_alerts() -> None:
+def test_the_documented_alarm_is_among_the_alerts() -> None:
     assert any("agent_memory_not_absorbing_seconds" in one for one in alerts())

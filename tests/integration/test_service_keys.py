@@ -28,7 +28,7 @@ from tests.servers.http import Handler, HTTPServer
 ISSUER, AUDIENCE = "https://login.example", "memory"
 
 
-def test_only_a_hash_is_kept() -> None:
+def test_only_the_hash_of_a_key_is_stored() -> None:
     """Wrong: the store, or a repr, has a usable key, or a read-only store refuses keys."""
     store = MemoryStore()
     token, key = KeyRing(store).create("phone", ["ana"], ["read"])
@@ -42,7 +42,7 @@ def test_only_a_hash_is_kept() -> None:
     assert KeyRing(store).key_of(token)
 
 
-def test_keys_that_cannot_be_made() -> None:
+def test_an_invalid_key_cannot_be_created() -> None:
     """Wrong: a key is created without users or rights, with invalid ones, or already expired."""
     ring = KeyRing(MemoryStore())
     bad: list[tuple[Any, ...]] = [
@@ -60,7 +60,7 @@ def test_keys_that_cannot_be_made() -> None:
         ring.revoke("am_000000000000")
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_work_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a key of the command line does not work, is shown again, or works once revoked."""
     monkeypatch.setenv("COLUMNS", "300")
     store = ["--store", f"sqlite:///{tmp_path}/m.db"]
@@ -85,7 +85,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert token not in done.output
 
 
-def test_a_key_is_revoked_as_the_list_or_as_its_program_has_it(
+def test_a_key_is_revoked_by_prefix_or_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a narrow terminal breaks a prefix in two, or a whole key is refused and repeated."""
@@ -100,9 +100,7 @@ def test_a_key_is_revoked_as_the_list_or_as_its_program_has_it(
     assert invoke(["keys", "revoke", token, *store]).exit_code == 0
 
 
-def test_nothing_is_served_without_the_keys_of_an_encrypted_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_serving_encrypted_data_needs_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `serve` starts without the keys, or leaves its signal handlers in the process."""
     monkeypatch.setenv("K", f"k:{b64encode(bytes(32)).decode()}")
     store = ["--store", f"sqlite:///{tmp_path}/m.db"]
@@ -117,7 +115,7 @@ def test_nothing_is_served_without_the_keys_of_an_encrypted_store(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_no_key_is_made_for_a_store_that_ends_with_the_command() -> None:
+def test_no_key_is_created_in_a_store_in_memory() -> None:
     """Wrong: a useless key is printed."""
     made = invoke(["keys", "create", "--label", "x", "--users", "ana", "--store", "memory://"])
     assert made.exit_code == 1
@@ -177,7 +175,7 @@ def service(tmp_path: Path) -> Iterator[tuple[Service, list[str]]]:
             yield service, asked
 
 
-def test_a_jwt_is_for_the_user_that_it_names(service: tuple[Service, list[str]]) -> None:
+def test_a_jwt_gives_access_only_to_its_user(service: tuple[Service, list[str]]) -> None:
     """Wrong: a valid JWT is refused, gives access to another user, or has too many rights."""
     serving, asked = service
     for good in (token(), token(EC, "e", "ES256"), token(aud=[AUDIENCE, "other"])):
@@ -190,7 +188,7 @@ def test_a_jwt_is_for_the_user_that_it_names(service: tuple[Service, list[str]])
     assert serving.call("list_sessions", serving.key("ben")).status == 200
 
 
-def test_jwts_that_are_not_valid(service: tuple[Service, list[str]]) -> None:
+def test_invalid_jwts_are_rejected(service: tuple[Service, list[str]]) -> None:
     """Wrong: a JWT is accepted that is expired, from another issuer or for another audience,
     wrongly signed, or without a user. Also wrong: each of them fetches the issuer's keys."""
     serving, asked = service
@@ -208,7 +206,7 @@ def test_jwts_that_are_not_valid(service: tuple[Service, list[str]]) -> None:
     assert len(asked) <= 2
 
 
-def test_an_issuer_that_does_not_answer(tmp_path: Path) -> None:
+def test_an_unavailable_issuer_does_not_affect_api_keys(tmp_path: Path) -> None:
     """Wrong: a redirect to other keys is followed."""
     with publishing(published()) as (url, asked):
         tokens = Tokens(f"{url}/elsewhere", ISSUER, AUDIENCE, "sub", ["read"])

@@ -54,7 +54,7 @@ def bearer(key: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_credential_says_whose_memory(service: Service, url: str, mode: Mode) -> None:
+def test_the_credential_determines_the_user(service: Service, url: str, mode: Mode) -> None:
     """Wrong: a tool or resource returns another user's data, or shows that it exists."""
 
     async def talk() -> None:
@@ -95,7 +95,7 @@ def test_the_credential_says_whose_memory(service: Service, url: str, mode: Mode
     anyio.run(talk)
 
 
-def test_a_credential_for_several_names_one_of_them(service: Service, url: str) -> None:
+def test_a_credential_for_several_users_selects_one_by_query(service: Service, url: str) -> None:
     """Wrong: the query names a user whom the credential excludes, or shows who exists."""
 
     async def talk() -> None:
@@ -113,7 +113,7 @@ def test_a_credential_for_several_names_one_of_them(service: Service, url: str) 
 
 
 @pytest.mark.parametrize("rights", [*OFFERED, *RIGHTS])
-def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights: str) -> None:
+def test_only_keys_with_the_right_list_a_tool(service: Service, url: str, rights: str) -> None:
     """Wrong: a key without write access lists or calls tools that write."""
     has = frozenset(rights.split())
     wanted = OFFERED.get(rights, set())
@@ -137,7 +137,7 @@ def test_tools_are_there_for_who_may_use_them(service: Service, url: str, rights
     assert notes == ["anacanary note"]
 
 
-def test_limits_and_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mcp_has_limits_and_headers_of_v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: `/mcp` has other limits than `/v1`, or its metrics, headers or traces lack calls."""
     spans = traced(monkeypatch)
     limits = Limits(body_bytes=2_000, per_second=0.001, burst=6, call_seconds=0.5)

@@ -53,7 +53,7 @@ _sessions = iter(range(1_000_000))
 
 
 @given(writes=WRITES)
-def test_each_write_is_done_once(lasting: Service, writes: list[Any]) -> None:
+def test_a_retried_append_is_stored_once(lasting: Service, writes: list[Any]) -> None:
     """Wrong: a retry after a lost or cut request is stored twice."""
     session, key = f"s-{next(_sessions)}", lasting.key("ana")
     wanted = []
@@ -95,7 +95,7 @@ FIRST = {"call_tool": {"name": "memory_write", "arguments": {"text": "Likes tea.
 
 
 @pytest.mark.parametrize("name", ONCE)
-def test_a_key_names_one_write(service: Service, name: str) -> None:
+def test_an_idempotency_key_identifies_one_write(service: Service, name: str) -> None:
     """Wrong: a call with a key writes twice, or accepts other content under the same key."""
     key, given = service.key("ana"), {**sample(service, name, "ana"), **FIRST.get(name, {})}
     before = _size(service)
@@ -120,7 +120,7 @@ def test_a_key_names_one_write(service: Service, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [one.name for one in OPERATIONS if not one.keyed | one.again])
-def test_a_key_that_would_not_count_is_refused(service: Service, name: str) -> None:
+def test_a_call_without_idempotency_rejects_a_key(service: Service, name: str) -> None:
     """Wrong: a call ignores its key, so that a retry takes effect twice."""
     given = sample(service, name, "ana")
     answer = service.call(name, service.key("ana"), given, Idempotency_Key="k-1")
@@ -128,14 +128,14 @@ def test_a_key_that_would_not_count_is_refused(service: Service, name: str) -> N
     assert "takes no Idempotency-Key" in answer.json["detail"]
 
 
-def test_an_expected_end(service: Service) -> None:
+def test_a_stale_expected_end_is_rejected(service: Service) -> None:
     """Wrong: a message is appended after another one that its writer has not seen."""
     key, given = service.key("ana"), {"session_id": "s-ana", "messages": [said("next")]}
     assert service.call("append_messages", key, {**given, "expected_end": 0}).status == 409
     assert service.call("append_messages", key, {**given, "expected_end": 1}).json["end"] == 2
 
 
-def test_versions(service: Service) -> None:
+def test_a_write_with_a_stale_version_is_rejected(service: Service) -> None:
     """Wrong: a client with a stale version overwrites or deletes another's change."""
     key = service.key("ana")
     note = service.call("read_note", key, {"note_id": service.ids["ana"]["note_id"]})
@@ -164,7 +164,7 @@ def test_versions(service: Service) -> None:
         assert service.call("change_note", key, {**which, "text": "x"}, If_Match=bad).status == 422
 
 
-def test_what_is_too_much(tmp_path: Path) -> None:
+def test_too_large_and_too_many_requests_are_rejected(tmp_path: Path) -> None:
     """Wrong: a body of any size is read, or a credential has no rate limit."""
     limits = Limits(body_bytes=2_000, per_second=0.5, burst=3)
     with serving(tmp_path, limits=limits) as service:
@@ -182,7 +182,7 @@ def test_what_is_too_much(tmp_path: Path) -> None:
         assert service.ask("GET", "/health/live", None).status == 200
 
 
-def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
+def test_a_call_that_hangs_gets_504(tmp_path: Path) -> None:
     """Wrong: a client waits forever for a call that hangs."""
     limits = Limits(per_second=0, call_seconds=0.2)
     with serving(tmp_path, limits=limits) as service:
@@ -265,7 +265,7 @@ def stored_in(batching: Service, session: str) -> list[Any]:
     return [entry.message.content for entry in batching.memory.history(session)]
 
 
-def test_each_gets_its_own_answer(batching: Service) -> None:
+def test_each_request_of_a_batch_gets_its_own_response(batching: Service) -> None:
     """Wrong: a request of a batch gets another's answer."""
     ana, ben = batching.key("ana"), batching.key("ben")
     batching.memory.update("nobodys", {"role": "user", "content": "kept"})
@@ -294,7 +294,7 @@ def _first(session: str) -> dict[str, Any]:
     return {"session_id": session, "messages": [{"role": "user", "content": "first"}]}
 
 
-def test_a_key_that_was_revoked_is_over_for_all_that_wait(batching: Service) -> None:
+def test_a_revoked_key_is_rejected_within_a_batch(batching: Service) -> None:
     """Wrong: a revoked key is still accepted in a batch, because it was valid a moment ago."""
     token, key = batching.ring.create("short", ["ana"], ["write"])
     other = batching.key("ana")
@@ -305,7 +305,7 @@ def test_a_key_that_was_revoked_is_over_for_all_that_wait(batching: Service) -> 
     assert stored_in(batching, "s") == ["a"] * 3 + ["c"] * 3
 
 
-def test_many_to_one_session_keep_their_order_and_their_number(batching: Service) -> None:
+def test_concurrent_appends_to_a_session_are_numbered_consecutively(batching: Service) -> None:
     """Wrong: a message of a batch is lost, stored twice, or gets another's number."""
     ana = batching.key("ana")
     asked = [append(ana, "s", f"{n}") for n in range(100)]

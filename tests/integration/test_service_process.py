@@ -91,7 +91,7 @@ def serving(
     assert "Traceback" not in told
 
 
-def test_three_commands(tmp_path: Path) -> None:
+def test_three_commands_start_a_working_service(tmp_path: Path) -> None:
     """Wrong: three commands give no working service, or its log contains a secret."""
     with serving(tmp_path) as server:
         key = key_of(tmp_path)
@@ -111,7 +111,7 @@ def test_three_commands(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("extra", [True, False])
-def test_mcp_beside_it(tmp_path: Path, extra: bool) -> None:
+def test_serve_offers_mcp_if_the_extra_is_installed(tmp_path: Path, extra: bool) -> None:
     """Wrong: `serve` does not offer `/mcp`, or does not say which extra it needs."""
     with serving(tmp_path, extra=extra) as server:
         key, asked = key_of(tmp_path), {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -129,7 +129,7 @@ def test_mcp_beside_it(tmp_path: Path, extra: bool) -> None:
 @pytest.mark.parametrize(
     ("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGTERM, 2)]
 )
-def test_what_is_under_way_is_finished(tmp_path: Path, number: signal.Signals, times: int) -> None:
+def test_a_signal_lets_requests_finish(tmp_path: Path, number: signal.Signals, times: int) -> None:
     """Wrong: a signal cuts off a request in progress, or the service accepts new ones after it. Or
     the service ignores a second signal."""
     with serving(tmp_path) as server:
@@ -159,7 +159,7 @@ def test_what_is_under_way_is_finished(tmp_path: Path, number: signal.Signals, t
         assert len(memory.history("s", user_id="ana")) == 1
 
 
-def test_a_model_that_hangs_does_not_delay_the_end(tmp_path: Path) -> None:
+def test_a_hanging_model_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     """Wrong: after SIGTERM the service waits for a model until the service manager kills it. Or the
     next process does not continue the work."""
     with FakeLLM('{"facts": []}') as fake:
@@ -186,7 +186,7 @@ def test_a_model_that_hangs_does_not_delay_the_end(tmp_path: Path) -> None:
             assert memory.sessions(user_id="ana")[0].cursors == {"extractive": 1}
 
 
-def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_a_killed_server_neither_loses_nor_duplicates_writes(tmp_path: Path) -> None:
     """Wrong: a killed server loses an acknowledged write, or stores a retry twice."""
     sent = 0
     for _ in range(3):
@@ -205,7 +205,7 @@ def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path) -> None:
         assert [one.message.content for one in log] == [f"number {n}" for n in range(sent)]
 
 
-def test_not_without_a_credential(tmp_path: Path) -> None:
+def test_serving_on_a_network_requires_a_credential(tmp_path: Path) -> None:
     """Wrong: the service listens on a network before any credential exists."""
     (tmp_path / "m.toml").write_text(CONFIG, encoding="utf-8")
     command = ["serve", "--host", "0.0.0.0", "--port", "0", "--config", "m.toml"]

@@ -27,7 +27,7 @@ from tests.integration.tracing import Spans, traced
 FROZEN = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
 
 
-def test_the_document_is_frozen(tmp_path: Path) -> None:
+def test_the_openapi_document_equals_the_stored_copy(tmp_path: Path) -> None:
     """Wrong: a call, a field or an answer changed, and clients built from the document break. `make
     reference` updates the document after an intended change."""
     made = json.loads(json.dumps(document(OPERATIONS, agent_memory.__version__)))
@@ -37,7 +37,7 @@ def test_the_document_is_frozen(tmp_path: Path) -> None:
         assert service.ask("GET", OPENAPI, None).json == made
 
 
-def test_every_call_is_told_whole() -> None:
+def test_the_openapi_document_describes_every_call() -> None:
     """Wrong: a call is missing, has no description, or refers to a missing schema."""
     made = document(OPERATIONS, "0")
     assert made["openapi"] == "3.1.0"
@@ -57,7 +57,7 @@ def test_every_call_is_told_whole() -> None:
         assert placed == [part.split("}")[0] for part in path.split("{")[1:]]
 
 
-def test_each_entry_stands_alone() -> None:
+def test_operations_have_unique_names_and_valid_paths() -> None:
     """Wrong: two calls have one name, or a path names a field that the call does not have."""
     names = [one.name for one in OPERATIONS]
     assert len(names) == len(set(names))
@@ -94,7 +94,7 @@ def client() -> Iterator[TestClient]:
             yield client
 
 
-def test_it_is_mounted_with_a_sign_in_of_ones_own(client: TestClient) -> None:
+def test_a_mounted_service_uses_the_sign_in_of_its_application(client: TestClient) -> None:
     """Wrong: below a mount a path, right or user differs, or a key is accepted."""
     ana, ben = {"x-user": "ana"}, {"x-user": "ben"}
     assert client.get("/").json() == "home"
@@ -131,7 +131,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield one
 
 
-def test_a_request_goes_on_with_the_callers_trace(spans: Spans, service: Service) -> None:
+def test_a_request_continues_the_callers_trace(spans: Spans, service: Service) -> None:
     """Wrong: the service begins a new trace, so its spans are missing from the caller's."""
     key = service.key("ana")
     told = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
@@ -148,7 +148,7 @@ def test_a_request_goes_on_with_the_callers_trace(spans: Spans, service: Service
     assert stored.parent.span_id == request.context.span_id
 
 
-def test_no_span_of_a_request_names_what_was_asked_for(spans: Spans, service: Service) -> None:
+def test_spans_of_requests_contain_no_user_data(spans: Spans, service: Service) -> None:
     """Wrong: a span, and so a metric, has a user's id, a message or an invented method."""
     key = service.key("ana", "canaryuser")
     service.call("append_messages", key, {"session_id": "s-1", **SAID}, user="canaryuser")
@@ -169,7 +169,7 @@ def test_an_invalid_traceparent_begins_a_trace(spans: Spans, service: Service, g
     assert spans.one("GET /v1/sessions").parent is None
 
 
-def test_a_line_of_the_engine_shows_no_text_and_no_placeholder() -> None:
+def test_log_lines_of_the_engine_have_no_user_data_or_placeholders() -> None:
     """Wrong: the line has a user's id, reads "session %r not processed", or gives no reason."""
     text, level = "session %r not processed after %.1f s: %s", logging.WARNING
     args = "ana", 2.0, OSError("ana")
@@ -188,7 +188,7 @@ def test_an_outage_is_logged(
     assert "A call failed: disk is full" in caplog.text
 
 
-def test_log_lines(spans: Spans, service: Service, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_has_trace_id(spans: Spans, service: Service, caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a log line lacks its trace id, so that neither leads to the other."""
     lines: list[str] = []
 

@@ -67,7 +67,7 @@ BAD: dict[str, Call] = {
 }
 
 
-def test_what_agents_share(store: Store) -> None:
+def test_agents_see_shared_sessions_but_no_private_ones(store: Store) -> None:
     """Wrong: an agent misses another's shared messages, or sees its private ones."""
     with opened(store, VectorMemory()) as memory:
         share = memory.share("team-chat")
@@ -108,7 +108,7 @@ def test_what_agents_share(store: Store) -> None:
         assert texts(memory.history("s-1")) == ["My own sage."]
 
 
-def test_who_has_no_access_learns_nothing() -> None:
+def test_denied_access_reveals_nothing() -> None:
     """Wrong: an error shows whether a namespace, a session or a grant exists."""
     store = MemoryStore()
     with AgentMemory(store=store) as memory:
@@ -134,7 +134,7 @@ def test_who_has_no_access_learns_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", READING)
-def test_what_is_revoked_while_it_is_read_is_not_handed_out(name: str) -> None:
+def test_a_read_fails_if_access_is_revoked_meanwhile(name: str) -> None:
     """Wrong: a slow read returns data although access was revoked meanwhile."""
     store, reads = MemoryStore(), ("read", "head", "sessions", "records")
     with AgentMemory(store=store) as memory:
@@ -157,7 +157,7 @@ def test_what_is_revoked_while_it_is_read_is_not_handed_out(name: str) -> None:
                 READING[name](agent)
 
 
-def test_names_that_could_run_into_each_other() -> None:
+def test_names_that_are_equal_when_joined_do_not_collide() -> None:
     """Wrong: a grant also applies to another agent and namespace whose joined names are equal."""
     parts = ("a", "b", "c")
     with AgentMemory(store="memory://") as memory:
@@ -171,7 +171,7 @@ def test_names_that_could_run_into_each_other() -> None:
             assert memory.share(one).has_access(parts[2])
 
 
-def test_one_object_for_each_name() -> None:
+def test_share_returns_one_handle_for_each_name() -> None:
     """Wrong: each call makes another handle, or a handle works after its memory is closed."""
     with AgentMemory(store="memory://") as memory:
         share = memory.share("team")
@@ -188,7 +188,7 @@ def test_one_object_for_each_name() -> None:
         memory.share("team")
 
 
-def test_what_is_refused() -> None:
+def test_an_invalid_access_id_or_name_is_rejected() -> None:
     """Wrong: an invalid access, id or name is accepted."""
     with AgentMemory(store="memory://") as memory:
         share = memory.share("team")
@@ -222,7 +222,7 @@ def told(agent: SharedMemory) -> str:
     return json.dumps(said, default=str)
 
 
-def told_outside(memory: AgentMemory, who: str) -> str:
+def read_outside(memory: AgentMemory, who: str) -> str:
     """Return everything that a user outside can read."""
     return json.dumps(
         [
@@ -237,7 +237,7 @@ def told_outside(memory: AgentMemory, who: str) -> str:
     )  # fmt: skip
 
 
-def test_nothing_passes_between_inside_and_outside(store: Store) -> None:
+def test_no_data_passes_between_a_namespace_and_its_users(store: Store) -> None:
     """Wrong: data passes between a user, a namespace, and a user with the namespace's name."""
     with opened(store, VectorMemory()) as memory:
         for name in ("red", "blue"):
@@ -254,12 +254,12 @@ def test_nothing_passes_between_inside_and_outside(store: Store) -> None:
             assert not [other for other in others if other in inside]
             assert "\\u001e" not in inside
         for who in ("ann", "red", "blue"):
-            outside = told_outside(memory, who)
+            outside = read_outside(memory, who)
             assert not [word for word in ("red-team", "blue-team", "\\u001e") if word in outside]
-        assert "ann-alone" in told_outside(memory, "ann")
+        assert "ann-alone" in read_outside(memory, "ann")
 
 
-def test_ids_of_the_store_are_no_way_in() -> None:
+def test_internal_ids_give_no_access_to_a_namespace() -> None:
     """Wrong: a caller reaches a shared session by the id that the store uses."""
     with AgentMemory(store="memory://") as memory:
         memory.share("team").grant("ann", "write")
@@ -282,7 +282,7 @@ def test_ids_of_the_store_are_no_way_in() -> None:
                 call()
 
 
-def test_pages_leave_shared_sessions_out(store: Store) -> None:
+def test_pages_of_sessions_have_no_gaps_for_shared_sessions(store: Store) -> None:
     """Wrong: a page of sessions has gaps because shared sessions lie between."""
     with AgentMemory(store=store) as memory:
         share = memory.share("team")
@@ -307,7 +307,7 @@ def test_pages_leave_shared_sessions_out(store: Store) -> None:
         assert memory.sessions(limit=0) == []
 
 
-def test_who_wrote_it_cannot_be_forged() -> None:
+def test_the_author_of_a_message_cannot_be_forged() -> None:
     """Wrong: an agent signs with another's id, or a message loses its caller's metadata."""
     with AgentMemory(store="memory://") as memory:
         share = memory.share("team")
@@ -352,7 +352,7 @@ def test_a_model_answers_in_a_namespace() -> None:
         assert len(fake.requests) == asked
 
 
-def test_access_lost_while_the_model_thinks() -> None:
+def test_a_turn_is_not_stored_if_access_is_revoked_meanwhile() -> None:
     """Wrong: the turn of an agent whose access was revoked meanwhile is stored."""
     with answering() as (fake, _, share):
 
@@ -367,7 +367,7 @@ def test_access_lost_while_the_model_thinks() -> None:
         assert share.sessions() == []
 
 
-def test_no_tool_of_the_memory_is_run() -> None:
+def test_a_completion_in_a_namespace_runs_no_memory_tools() -> None:
     """Wrong: a model's tool call reaches a namespace's data without an access check."""
     with answering() as (fake, memory, share):
         schemas = memory.tools("elsewhere")
@@ -377,7 +377,7 @@ def test_no_tool_of_the_memory_is_run() -> None:
         assert share.sessions() == []
 
 
-def test_a_turn_from_outside_is_not_replaced_inside() -> None:
+def test_a_namespace_rejects_a_regeneration_from_outside() -> None:
     """Wrong: a regeneration that began outside replaces a turn in a namespace."""
     with AgentMemory(store="memory://") as memory:
         memory.update("s", [user("Why?"), {"role": "assistant", "content": "So."}])
@@ -388,7 +388,7 @@ def test_a_turn_from_outside_is_not_replaced_inside() -> None:
         assert memory.share("team").sessions() == []
 
 
-def test_what_a_configuration_grants_is_a_beginning(store: Store) -> None:
+def test_configured_grants_apply_only_to_new_agents(store: Store) -> None:
     """Wrong: opening a memory restores revoked grants, or removes later ones."""
     shares: Any = {"team": {"ann": "write", "ben": "read", "cay": "read"}, "other": {"ann": "read"}}
     with AgentMemory(store=store, shares=shares) as memory:
@@ -404,7 +404,7 @@ def test_what_a_configuration_grants_is_a_beginning(store: Store) -> None:
         assert memory.share("other").agents() == {"ann": "read"}
 
 
-def test_a_revocation_wins_over_an_opening_at_the_same_time() -> None:
+def test_a_revocation_wins_over_a_concurrent_opening() -> None:
     """Wrong: a memory that opens at the same time overwrites a revocation."""
     store = MemoryStore()
 
@@ -423,13 +423,13 @@ def test_a_revocation_wins_over_an_opening_at_the_same_time() -> None:
     [{"": {}}, {"a\x1eb": {}}, {"n" * 65: {}}, {"a": {"": "read"}}, {"a": {"\x1e": "read"}},
      {"a": {"b": "all"}}],
 )  # fmt: skip
-def test_what_a_configuration_cannot_say(shares: Any) -> None:
+def test_an_invalid_shares_setting_is_rejected(shares: Any) -> None:
     """Wrong: an invalid name or access in `shares` is accepted, and fails only when it is used."""
     with pytest.raises(ConfigError, match="shares"):
         AgentMemoryConfig(shares=shares)
 
 
-def test_the_async_face() -> None:
+def test_async_code_can_use_shared_namespaces() -> None:
     """Wrong: async code cannot use shared namespaces."""
 
     async def main() -> list[str]:
@@ -444,7 +444,7 @@ def test_the_async_face() -> None:
     assert asyncio.run(main()) == ["x"]
 
 
-def test_memory_switched_off(tmp_path: Path) -> None:
+def test_a_null_memory_checks_access_but_stores_nothing(tmp_path: Path) -> None:
     """Wrong: with memory switched off an invalid call succeeds, or something is stored."""
     with NullMemory(store=f"sqlite:///{tmp_path}/m.db") as memory:
         share = memory.share("team")
@@ -460,7 +460,7 @@ def test_memory_switched_off(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_profiles_need_a_block_that_fills_one() -> None:
+def test_a_profile_in_a_namespace_needs_a_profile_block() -> None:
     """Wrong: a profile without its block raises something else than the memory's own error."""
     with AgentMemory(store="memory://") as memory:
         memory.share("team").grant("ann")

@@ -68,7 +68,7 @@ def bytes_of(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
 
 
-def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None:
+def test_a_deleted_user_leaves_no_data_in_namespaces(store: Store, tmp_path: Path) -> None:
     """Wrong: a deleted agent's text stays in a log, summary, record, context or file, or its grants
     do. Also wrong: another agent's text is lost."""
     flush = FlushToLTM(blocks=[VectorMemory(), Kept()], max_stm_ratio=0.5)
@@ -124,7 +124,7 @@ def test_nothing_of_a_deleted_user_is_left(store: Store, tmp_path: Path) -> None
         opened("memory://").share("team").agent("ann").history("s")
 
 
-def test_messages_of_other_formats(store: Store) -> None:
+def test_provider_messages_of_a_deleted_agent_are_redacted(store: Store) -> None:
     """Wrong: deleted text stays in a provider's own fields, or a call loses its result."""
     raw = [
         {"type": "reasoning", "encrypted_content": "secret"},
@@ -150,7 +150,7 @@ def test_messages_of_other_formats(store: Store) -> None:
         assert chat[4]["name"] == "f"
 
 
-def test_system_messages(store: Store) -> None:
+def test_system_messages_of_a_deleted_agent_are_removed(store: Store) -> None:
     """Wrong: a deleted agent's system message is still sent, or another's is lost."""
     with AgentMemory(store=store) as memory:
         share = team(memory)
@@ -178,7 +178,7 @@ def test_system_messages(store: Store) -> None:
         assert "By Ann" not in everything(store)
 
 
-def test_a_summary_of_before_stays() -> None:
+def test_a_summary_without_the_deleted_agents_text_is_kept() -> None:
     """Wrong: a summary without the agent's text is discarded, and must be paid for again."""
     overflow = Summarize(max_summary_tokens=60, keep_messages=4)
     with AgentMemory(store="memory://", overflow=overflow, max_tokens=300) as memory:
@@ -194,7 +194,7 @@ def test_a_summary_of_before_stays() -> None:
         assert after.start == before.start
 
 
-def test_what_retention_left(store: Store) -> None:
+def test_a_log_shortened_by_retention_is_redacted(store: Store) -> None:
     """Wrong: the rest of a shortened log is not redacted, or at a wrong place."""
     old = datetime.now(UTC) - timedelta(days=9)
     overflow = FlushToLTM(blocks=[Kept()], max_stm_ratio=0.5)
@@ -233,7 +233,7 @@ def test_what_retention_left(store: Store) -> None:
         assert len([text for text in kept if "sage" in text]) == 20  # before Ann's first message
 
 
-def test_what_was_given_up_is_forgotten_too() -> None:
+def test_dead_letters_of_a_deleted_agent_are_redacted() -> None:
     """Wrong: a dead letter keeps the agent's text, or loses other agents' messages."""
     store = MemoryStore()
     overflow = FlushToLTM(blocks=[Kept()], absorb="every_update")
@@ -251,7 +251,7 @@ def test_what_was_given_up_is_forgotten_too() -> None:
         assert "poison" not in everything(store)
 
 
-def test_another_agent_of_a_similar_name_stays(store: Store) -> None:
+def test_agents_with_similar_names_are_not_deleted(store: Store) -> None:
     """Wrong: deleting an agent also deletes an agent or a namespace with a similar name."""
     with AgentMemory(store=store) as memory:
         share = memory.share("ann")
@@ -267,7 +267,7 @@ def test_another_agent_of_a_similar_name_stays(store: Store) -> None:
         assert said(share, "s")[3] == DELETED
 
 
-def test_system_messages_in_a_store_of_their_own(tmp_path: Path) -> None:
+def test_system_messages_in_a_separate_store_are_included(tmp_path: Path) -> None:
     """Wrong: an interrupted deletion leaves the agent's system messages in their own store."""
     for step in range(1, 200):
         url, system = f"sqlite:///{tmp_path}/m{step}.db", MemoryStore()
@@ -328,7 +328,7 @@ def of_share(memory: AgentMemory) -> None:
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("delete", [of_user, of_share])
 @pytest.mark.parametrize("finish", WAYS)
-def test_cut_short_at_any_step(
+def test_a_rebuild_survives_any_interruption(
     delete: Callable[[AgentMemory], None], finish: Callable[..., None]
 ) -> None:
     """Wrong: an interrupted deletion leaves data for good, or restores the agent's access."""
@@ -378,7 +378,7 @@ def test_cut_short_at_any_step(
 
 @pytest.mark.usefixtures("short_leases")
 @pytest.mark.parametrize("delete", [of_user, of_share])
-def test_who_is_granted_again_meanwhile_keeps_it(delete: Callable[[AgentMemory], None]) -> None:
+def test_a_new_grant_survives_an_old_deletion(delete: Callable[[AgentMemory], None]) -> None:
     """Wrong: finishing an old deletion removes a new grant or a message written since."""
     for step in every_nth(range(2, 400), 4):
         store = MemoryStore()
@@ -405,7 +405,7 @@ def test_who_is_granted_again_meanwhile_keeps_it(delete: Callable[[AgentMemory],
     assert step > 20
 
 
-def test_what_is_being_written_meanwhile_goes_too() -> None:
+def test_a_message_written_during_a_deletion_is_redacted() -> None:
     """Wrong: a message stored just after the deletion, by a call that began before it, stays."""
     store = MemoryStore()
     with AgentMemory(store=store) as memory:
@@ -421,7 +421,7 @@ def test_what_is_being_written_meanwhile_goes_too() -> None:
         assert "anncanary" not in everything(store)
 
 
-def test_what_was_written_meanwhile_to_a_busy_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_deletion_redacts_writes_during_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the message stays for good, because no later deletion finds the namespace."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     store = MemoryStore()

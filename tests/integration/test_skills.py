@@ -73,7 +73,7 @@ def stock(folder: Path) -> None:
         (folder / f"{name}.md").write_text(page(name, description), encoding="utf-8")
 
 
-def test_what_is_saved_is_a_file_that_is_read(memory: AgentMemory, folder: Path) -> None:
+def test_a_skill_is_written_to_a_file_and_read_unchanged(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a skill is not written to the folder, or is read with changes."""
     saved = memory.open("skills").save(replace(DEPLOY, description=f" {DEPLOY.description}\n"))
     assert saved == DEPLOY
@@ -97,7 +97,7 @@ def test_what_is_saved_is_a_file_that_is_read(memory: AgentMemory, folder: Path)
     assert files(folder) == ["deploy.md"]
 
 
-def test_nobody_sees_anothers(memory: AgentMemory) -> None:
+def test_a_user_cannot_see_another_users_skills(memory: AgentMemory) -> None:
     """Wrong: another user finds, loads, recalls or deletes a skill that one user's model saved."""
     memory.user("sarah").skills().save(REFUND)
     memory.session("alone").owner().skills().save(replace(DEPLOY, name="ship"))
@@ -119,7 +119,7 @@ def test_nobody_sees_anothers(memory: AgentMemory) -> None:
     assert names(memory.session("alone").owner().skills()) == ["ship"]
 
 
-def test_a_user_cannot_change_what_all_see(memory: AgentMemory, folder: Path) -> None:
+def test_a_user_cannot_change_a_shared_skill(memory: AgentMemory, folder: Path) -> None:
     """Wrong: one user's model changes a shared skill."""
     memory.open("skills").save(DEPLOY)
     with pytest.raises(InvalidInput, match="is shared, and only people change it"):
@@ -131,7 +131,7 @@ def test_a_user_cannot_change_what_all_see(memory: AgentMemory, folder: Path) ->
     assert files(folder) == ["deploy.md"]
 
 
-def test_everybodys_goes_before_an_own_one_of_its_name(memory: AgentMemory, folder: Path) -> None:
+def test_a_shared_skill_hides_a_users_skill_of_that_name(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a user's skill hides a shared one with the same name."""
     own = memory.user("sarah").skills().save(DEPLOY)
     shared = memory.open("skills").save(replace(DEPLOY, steps=("Ask Kim.",)))
@@ -146,7 +146,7 @@ def test_everybodys_goes_before_an_own_one_of_its_name(memory: AgentMemory, fold
     assert (skills.all(), skills.broken()) == ([shared], [])
 
 
-def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
+def test_deleting_a_user_deletes_the_users_skills(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a deleted user's files stay in the folder, or another user's are deleted."""
     memory.open("skills").save(DEPLOY)
     for user in ("sarah", "bob"):
@@ -165,7 +165,7 @@ def test_a_users_go_with_the_user(memory: AgentMemory, folder: Path) -> None:
     memory.delete_user("sarah")
 
 
-def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> None:
+def test_deleting_a_session_deletes_its_skills(memory: AgentMemory, folder: Path) -> None:
     """Wrong: skills of a session without a user stay after the session is deleted."""
     memory.call_tool("s", "skills_save", {"name": "a", "description": "b", "steps": ["c"]})
     memory.session("t").owner().skills().save(REFUND)
@@ -179,7 +179,7 @@ def test_a_sessions_go_with_the_session(memory: AgentMemory, folder: Path) -> No
     assert files(folder) == []
 
 
-def test_a_session_being_deleted_shows_nothing(memory: AgentMemory, folder: Path) -> None:
+def test_a_session_being_deleted_shows_no_skills(memory: AgentMemory, folder: Path) -> None:
     """Wrong: skills of a session that is being deleted are listed, or saved."""
     skills = memory.session("s").owner().skills()
     skills.save(REFUND)
@@ -192,7 +192,7 @@ def test_a_session_being_deleted_shows_nothing(memory: AgentMemory, folder: Path
     assert files(folder) == []
 
 
-def test_namespaces_share_a_folder_unseen_by_each_other(url: str, folder: Path) -> None:
+def test_namespaces_that_share_a_folder_are_isolated(url: str, folder: Path) -> None:
     """Wrong: user "sarah" of one namespace reads or deletes the skills of "sarah" in another."""
     block = SkillMemory(folder=folder)
     with (
@@ -205,7 +205,7 @@ def test_namespaces_share_a_folder_unseen_by_each_other(url: str, folder: Path) 
         assert one.user("sarah").skills().all() == [REFUND]
 
 
-def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
+def test_edits_in_the_folder_take_effect_immediately(memory: AgentMemory, folder: Path) -> None:
     """Wrong: edits in the folder take effect only after a restart."""
     skills = memory.open("skills")
     assert skills.all() == []
@@ -223,7 +223,7 @@ def test_edits_are_noticed(memory: AgentMemory, folder: Path) -> None:
     assert names(skills) == ["b"]
 
 
-def test_what_has_not_changed_is_not_parsed_again(memory: AgentMemory) -> None:
+def test_unchanged_files_are_not_parsed_again(memory: AgentMemory) -> None:
     """Wrong: each call parses every file."""
     skills = memory.open("skills")
     skills.save(DEPLOY)
@@ -231,7 +231,7 @@ def test_what_has_not_changed_is_not_parsed_again(memory: AgentMemory) -> None:
     assert first.steps is second.steps
 
 
-def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: Path) -> None:
+def test_an_invalid_file_is_reported_and_hides_no_other(memory: AgentMemory, folder: Path) -> None:
     """Wrong: one invalid file hides all skills, or is not reported."""
     stock(folder)
     (folder / "deploy.md").write_text(
@@ -256,7 +256,7 @@ def test_a_broken_file_is_told_and_hides_no_other(memory: AgentMemory, folder: P
     assert recalled(memory, "How do I ship a release?") == ["deploy"]
 
 
-def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
+def test_too_long_files_and_pipes_are_reported(folder: Path) -> None:
     """Wrong: a huge file fills the memory, or a pipe blocks the reader."""
     folder.mkdir()
     (folder / "long.md").write_text(page("long", body="x" * 300), encoding="utf-8")
@@ -273,7 +273,7 @@ def test_a_file_that_is_too_long_or_no_file_is_told(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "users/x", "..", "A", "con"])
-def test_no_name_leads_out_of_the_folder(memory: AgentMemory, folder: Path, name: str) -> None:
+def test_no_skill_name_escapes_the_folder(memory: AgentMemory, folder: Path, name: str) -> None:
     """Wrong: a name with a path makes a model write, read or delete outside the folder."""
     (folder.parent / "escaped.md").write_text(page("escaped"), encoding="utf-8")
     for skills in (memory.user("sarah").skills(), memory.open("skills")):
@@ -287,7 +287,7 @@ def test_no_name_leads_out_of_the_folder(memory: AgentMemory, folder: Path, name
     assert (folder.parent / "escaped.md").exists()
 
 
-def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> None:
+def test_no_user_id_escapes_the_folder(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a user's id is used as a path, or two users' ids give one directory."""
     ids = [
         "../../x", "/etc", "a/b", "a\\b", "A/b", "..", ".", "con", "sarah", "Sarah", "\u00e9" * 9,
@@ -303,7 +303,7 @@ def test_no_id_leads_out_of_the_folder(memory: AgentMemory, folder: Path) -> Non
     assert len(list((folder / "users").iterdir())) == len(ids) + 1
 
 
-def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path) -> None:
+def test_links_out_of_the_folder_are_not_followed(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a link in a cloned folder shows a model a file outside it."""
     outside = folder.parent / "outside"
     (outside / "agent").mkdir(parents=True)
@@ -329,7 +329,7 @@ def test_links_that_lead_out_are_not_followed(memory: AgentMemory, folder: Path)
 
 
 @pytest.mark.parametrize("which", ["users", "own"])
-def test_a_directory_that_leads_out(memory: AgentMemory, folder: Path, which: str) -> None:
+def test_deleting_a_user_keeps_link_targets(memory: AgentMemory, folder: Path, which: str) -> None:
     """Wrong: deleting a user deletes the target of a link."""
     own = memory.user("sarah").skills().save(REFUND).path
     assert own is not None
@@ -346,7 +346,7 @@ def test_a_directory_that_leads_out(memory: AgentMemory, folder: Path, which: st
     assert files(outside) == ["refund.md"]
 
 
-def test_so_many_are_kept_and_no_more(folder: Path) -> None:
+def test_concurrent_saves_do_not_exceed_max_skills(folder: Path) -> None:
     """Wrong: a model, or concurrent saves, exceed `max_skills`."""
     block = SkillMemory(folder=folder, max_skills=3)
     with AgentMemory(store="memory://", blocks=[block]) as memory:
@@ -366,7 +366,7 @@ def test_so_many_are_kept_and_no_more(folder: Path) -> None:
         memory.user("sarah").skills().save(replace(kept, steps=("Other.",)))
 
 
-def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path) -> None:
+def test_a_skill_is_recalled_by_meaning(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a question in other words than the description does not recall the skill."""
     stock(folder)
     memory.open("skills").save(DEPLOY)
@@ -384,7 +384,7 @@ def test_a_skill_is_recalled_by_what_it_means(memory: AgentMemory, folder: Path)
 
 
 @pytest.mark.parametrize("few", [True, False])
-def test_an_unrelated_question_recalls_none(memory: AgentMemory, folder: Path, few: bool) -> None:
+def test_unrelated_questions_recall_no_skill(memory: AgentMemory, folder: Path, few: bool) -> None:
     """Wrong: an unrelated question recalls the nearest skill."""
     if not few:
         stock(folder)
@@ -396,7 +396,7 @@ def test_an_unrelated_question_recalls_none(memory: AgentMemory, folder: Path, f
         assert recalled(memory, question) == [], question
 
 
-def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
+def test_a_recalled_skill_shows_its_steps(memory: AgentMemory) -> None:
     """Wrong: a recalled skill lacks its steps, or its text becomes markup."""
     memory.open("skills").save(replace(DEPLOY, steps=("Run <tests>.", "Tag it.")))
     context = memory.get("s", "Ship the release to production", user_id="sarah")
@@ -412,7 +412,7 @@ def test_a_recall_is_what_a_model_is_to_do(memory: AgentMemory) -> None:
     assert loaded.count("All of it matters.") == 1_000
 
 
-def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> None:
+def test_a_model_finds_loads_and_saves_skills(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a model cannot find or load a skill, or saves it for another user."""
     offered = {one["function"]["name"] for one in memory.tools("s", user_id="sarah")}
     assert {"skills_find", "skills_load", "skills_save"} <= offered
@@ -438,7 +438,7 @@ def test_a_model_finds_loads_and_saves(memory: AgentMemory, folder: Path) -> Non
         assert told.startswith("skills_save was called with bad arguments: ")
 
 
-def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMemory) -> None:
+def test_a_models_save_keeps_what_a_person_added_to_a_skill(memory: AgentMemory) -> None:
     """Wrong: a model that changes the steps deletes a person's remarks."""
     skill = replace(REFUND, body="Never on Sundays.", extra={"license": "MIT"})
     memory.user("sarah").skills().save(skill)
@@ -449,7 +449,7 @@ def test_what_people_add_to_an_own_skill_outlives_a_models_save(memory: AgentMem
     )
 
 
-def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> None:
+def test_a_tool_never_writes_a_shared_skill(memory: AgentMemory, folder: Path) -> None:
     """Wrong: a tool called without a user writes a shared skill."""
     save = memory.blocks["skills"].tools()[2]
     with pytest.raises(ToolRefused):
@@ -457,7 +457,7 @@ def test_a_tool_never_writes_everybodys(memory: AgentMemory, folder: Path) -> No
     assert not folder.exists()
 
 
-def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_skill_folder_is_rejected(tmp_path: Path) -> None:
     """Wrong: a folder setting that names a file is accepted, or saving raises a bare error."""
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(ConfigError, match="is a file"):
@@ -473,7 +473,7 @@ def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
         assert "cannot be reached right now" in memory.call_tool("s", "skills_save", asked)
 
 
-def test_the_folder_in_a_file_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_setting_expands_tildes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: "~" in the setting is taken for a folder of that name."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -494,7 +494,7 @@ PARTS = [{"tags": [1]}, {"steps": [None]}, {"description": 1}, {"body": 2}]
 
 
 @pytest.mark.parametrize("wrong", PARTS)
-def test_parts_that_are_no_texts(tmp_path: Path, wrong: dict[str, object]) -> None:
+def test_skill_parts_of_a_wrong_type_are_rejected(tmp_path: Path, wrong: dict[str, object]) -> None:
     """Wrong: a part of the wrong type raises a bare error, which a service answers with 500."""
     given: dict[str, object] = {"name": "walk", "description": "Walks.", **wrong}
     with (

@@ -100,7 +100,7 @@ def base() -> Iterator[str]:
 
 @settings(max_examples=at_length(20), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
-def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> None:
+def test_a_crafted_snapshot_is_rejected_or_works(base: str, lines: list[str], seed: int) -> None:
     """Wrong: a crafted file makes a later call fail, or a refused one leaves data."""
     bodies = changed(bodies_of(lines), Random(seed))
     opening = bodies[0]
@@ -119,7 +119,7 @@ def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> No
 
 @settings(max_examples=at_length(6), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
-def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
+def test_a_crafted_snapshot_affects_no_other_user(base: str, lines: list[str], seed: int) -> None:
     """Wrong: a crafted file changes another user's data or recalls."""
     rng = Random(seed)
     mine = [{**one, "session": "b", "user": "ben"} if "format" in one else one
@@ -152,7 +152,7 @@ _VALUES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", _VALUES)
-def test_a_value_that_could_not_have_been_put_is_refused(lines: list[str], what: str) -> None:
+def test_a_snapshot_with_an_invalid_value_is_rejected(lines: list[str], what: str) -> None:
     """Wrong: a crafted value is accepted, and makes every search of values fail."""
     bodies = bodies_of(lines)
     tea = next(one for one in bodies if one.get("text") == "tea")
@@ -170,7 +170,7 @@ def test_a_time_outside_the_calendar_is_refused(lines: list[str]) -> None:
         operations.import_session(memory, resummed(bodies))
 
 
-def test_a_value_stands_there_once(lines: list[str]) -> None:
+def test_a_snapshot_with_a_duplicate_value_is_rejected(lines: list[str]) -> None:
     """Wrong: a snapshot with two values under one key is accepted."""
     bodies = bodies_of(lines)
     at = next(n for n, one in enumerate(bodies) if one.get("text") == "tea")
@@ -179,7 +179,7 @@ def test_a_value_stands_there_once(lines: list[str]) -> None:
         operations.import_session(memory, resummed(bodies))
 
 
-def test_values_of_another_form_are_passed_over(lines: list[str]) -> None:
+def test_malformed_values_do_not_break_searches_or_lists(lines: list[str]) -> None:
     """Wrong: a crafted value makes every search by meaning, or every list of sessions, fail."""
     bodies = bodies_of(lines)
     for one in bodies:

@@ -49,7 +49,7 @@ RING = ("memory", "sqlite", "redis", "postgres", "mysql", "mongodb", "encrypted"
 
 
 @pytest.mark.parametrize(("source", "target"), list(pairwise(RING)))
-def test_a_session_comes_back_from_any_store_in_any_other(
+def test_a_session_can_be_moved_between_any_two_stores(
     source: str, target: str, lines: list[str], opener: Opener
 ) -> None:
     """Wrong: after a move between stores the log, the head, or the order of recalls differs."""
@@ -79,7 +79,7 @@ def test_a_session_comes_back_from_any_store_in_any_other(
         assert not left_in(memory._store)
 
 
-def test_a_session_without_a_user(opener: Opener) -> None:
+def test_a_session_without_a_user_can_be_moved(opener: Opener) -> None:
     """Wrong: records of a session without a user are lost, or assigned to a user."""
     with remembering(opener("memory")) as memory:
         converse(memory, "s", None)
@@ -91,7 +91,7 @@ def test_a_session_without_a_user(opener: Opener) -> None:
         assert seen(memory, "s", None) == wanted
 
 
-def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
+def test_a_snapshot_contains_only_records_of_its_session(lines: list[str]) -> None:
     """Wrong: a snapshot contains records of another session or user."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
@@ -104,7 +104,7 @@ def test_what_belongs_to_no_session_stays(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_snapshots_taken_under_load_are_of_one_moment(kind: str, opener: Opener) -> None:
+def test_snapshots_taken_under_load_are_consistent(kind: str, opener: Opener) -> None:
     """Wrong: a snapshot has gaps, popped messages, or records beyond its cursors."""
     strategy = FlushToLTM(blocks=[VectorMemory()], absorb="every_update")
     with AgentMemory(
@@ -173,7 +173,7 @@ def _vectors(memory: AgentMemory) -> dict[str, tuple[object, ...]]:
     return found
 
 
-def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
+def test_a_snapshot_contains_no_records_beyond_the_cursor() -> None:
     """Wrong: a snapshot contains records of messages that the cursor does not count."""
     strategy = FlushToLTM(blocks=[VectorMemory()])
     with (
@@ -189,7 +189,7 @@ def test_what_a_worker_left_behind_that_died_is_no_part_of_it() -> None:
         assert _vectors(copy) == _vectors(memory)
 
 
-def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_waits_for_a_running_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a snapshot is taken while a worker absorbs, or waits forever."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.05)
     with AgentMemory(store="memory://") as memory:
@@ -202,7 +202,7 @@ def test_a_worker_that_is_at_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_a_damaged_file_leaves_nothing(kind: str, lines: list[str], opener: Opener) -> None:
+def test_a_damaged_snapshot_leaves_no_data(kind: str, lines: list[str], opener: Opener) -> None:
     """Wrong: a damaged file leaves data, or blocks its id."""
     store = opener(kind)
     with remembering(store) as memory:
@@ -255,7 +255,7 @@ print("not killed")
 
 
 @pytest.mark.parametrize("when", ["shown", "at its last line"])
-def test_killed_while_it_imports(when: str, lines: list[str], tmp_path: Path) -> None:
+def test_a_killed_import_is_hidden_and_removed(when: str, lines: list[str], tmp_path: Path) -> None:
     """Wrong: a killed import shows part of a session, or leaves it in the files."""
     file = tmp_path / "s.jsonl"
     file.write_bytes("".join(lines).encode())
@@ -299,7 +299,7 @@ def _wait_for_lease(store: Store) -> None:
     store.release("s", "nobody")
 
 
-def test_paths_files_and_pipes(lines: list[str], tmp_path: Path) -> None:
+def test_paths_files_and_pipes_give_the_same_snapshot(lines: list[str], tmp_path: Path) -> None:
     """Wrong: writing or reading a snapshot by path, file or pipe gives different content."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
@@ -336,7 +336,7 @@ def test_paths_files_and_pipes(lines: list[str], tmp_path: Path) -> None:
     thread.join()
 
 
-def test_a_file_that_is_there_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:
+def test_a_failed_export_keeps_the_previous_file(tmp_path: Path) -> None:
     """Wrong: a failed export destroys the previous file."""
     path = tmp_path / "s.jsonl"
     path.write_text("the one before")
@@ -351,7 +351,7 @@ def test_a_file_that_is_there_is_replaced_only_by_a_whole_one(tmp_path: Path) ->
             assert operations.import_session(other, path).end == 1
 
 
-def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
+def test_an_export_during_a_deletion_cannot_be_imported() -> None:
     """Wrong: an export of a session that is deleted meanwhile can be imported."""
 
     class Deleting(io.StringIO):
@@ -370,7 +370,7 @@ def test_a_session_that_is_deleted_meanwhile_gives_no_whole_file() -> None:
             operations.import_session(memory, io.StringIO(file.getvalue()), deleted=True)
 
 
-def test_heads_and_logs_without_messages(opener: Opener) -> None:
+def test_a_session_without_messages_can_be_imported(opener: Opener) -> None:
     """Wrong: a session that has only values cannot be imported."""
     with AgentMemory(store=opener("memory"), blocks=[WorkingMemory(), NoteMemory()]) as memory:
         memory.session("s", "ada").working().set("plan", 1)
@@ -390,7 +390,7 @@ def test_values_without_an_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [one.key for one in own_values(other).search(query="tea")] == ["tea"]
 
 
-def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:
+def test_an_import_rejects_observations_of_other_dimensions(lines: list[str]) -> None:
     """Wrong: imported observations of other dimensions make all of a user's unreadable."""
     with remembering("memory://", using=[SpatialMemory(dimensions=3)]) as memory:
         with pytest.raises(InvalidSnapshot, match="3 dimensions, the record has 2"):
@@ -398,7 +398,7 @@ def test_other_settings_of_a_block_are_told(lines: list[str]) -> None:
         assert not left_in(memory._store)
 
 
-def test_what_is_there_already_is_left_alone(lines: list[str]) -> None:
+def test_an_import_does_not_change_an_existing_session(lines: list[str]) -> None:
     """Wrong: an import overwrites or mixes with an existing session."""
     with remembering("memory://") as memory:
         memory.update("s", {"role": "user", "content": "Here."}, user_id="ben")
@@ -408,7 +408,7 @@ def test_what_is_there_already_is_left_alone(lines: list[str]) -> None:
         assert memory.user("ada").facts() == memory.search(CANARY, user_id="ada") == []
 
 
-def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
+def test_an_import_first_completes_an_interrupted_deletion(lines: list[str]) -> None:
     """Wrong: an interrupted deletion blocks an import of its id, or leaves old records in it."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
@@ -424,7 +424,7 @@ def test_a_deletion_that_stopped_is_finished_first(lines: list[str]) -> None:
     ("field", "value"), [("session", "\x1eteam\x1es"), ("session", " "), ("user", "\x1eteam"),
                          ("user", ""), ("session", "x" * 256), ("session", "a\x00")],
 )  # fmt: skip
-def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: list[str]) -> None:
+def test_snapshots_with_invalid_ids_are_rejected(field: str, value: str, lines: list[str]) -> None:
     """Wrong: a crafted id puts a session into a shared namespace, or out of any caller's reach."""
     bodies = bodies_of(lines)
     bodies[0][field] = value
@@ -436,7 +436,7 @@ def test_ids_that_nobody_can_have_are_refused(field: str, value: str, lines: lis
         assert not left_in(memory._store, value)
 
 
-def test_what_was_changed_in_another_session_since_stays(lines: list[str]) -> None:
+def test_an_import_keeps_the_newer_version_of_a_note(lines: list[str]) -> None:
     """Wrong: an import restores an old version of a note."""
     with remembering("memory://") as memory:
         operations.import_session(memory, lines)
@@ -465,7 +465,7 @@ def test_other_processes_drop_their_caches(lines: list[str], opener: Opener) -> 
         assert "Ada plays the xylophone." in [one.text.split(" (")[0] for one in found]
 
 
-def test_vectors_of_another_model(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_other_models_get_new_vectors(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: vectors of another model are searched instead of being made again."""
     bodies = bodies_of(lines)
     (announced,) = [one for one in bodies if one.get("kind") == "vectors"]
@@ -482,7 +482,7 @@ def test_vectors_of_another_model(lines: list[str], caplog: pytest.LogCaptureFix
             assert seen(memory) == seen(other)
 
 
-def test_expired_messages(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_expired_messages_log_a_warning(lines: list[str], caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: after an import, expired messages are missing from a block, and no warning says so."""
     with remembering("memory://", retention="window") as memory:
         operations.import_session(memory, lines)
@@ -505,7 +505,7 @@ def test_expired_messages(lines: list[str], caplog: pytest.LogCaptureFixture) ->
         assert memory.search("And tea?", user_id="ada")
 
 
-def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
+def test_records_of_blocks_that_are_not_configured_are_imported(lines: list[str]) -> None:
     """Wrong: an import loses the records of blocks that are not configured here."""
     store = MemoryStore()
     with AgentMemory(store=store, model=None, blocks=[]) as memory:
@@ -529,7 +529,7 @@ def test_blocks_that_are_not_configured_here(lines: list[str]) -> None:
     assert not left & {"working", "notes", "spatial"}
 
 
-def test_dead_letters_come_along(opener: Opener) -> None:
+def test_dead_letters_are_imported_and_can_be_retried(opener: Opener) -> None:
     """Wrong: an import loses dead letters, or they cannot be delivered again."""
 
     class Picky(VectorMemory):
@@ -557,7 +557,7 @@ def test_dead_letters_come_along(opener: Opener) -> None:
         assert "bad tree" in str(memory.search("tree", user_id="ada"))
 
 
-def test_vectors_in_a_place_of_their_own() -> None:
+def test_vectors_are_imported_into_the_blocks_own_database() -> None:
     """Wrong: an import looks for a block's vectors in the wrong database."""
     pytest.importorskip("qdrant_client")
     with opened("memory://", VectorMemory(store=":memory:")) as memory:

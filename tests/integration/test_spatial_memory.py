@@ -48,7 +48,7 @@ def nearest(places: SpatialHandle, **more: Any) -> list[str]:
     return [one.observation.text for one in places.nearest(HERE, **more)]
 
 
-def test_what_was_observed_is_there(memory: AgentMemory) -> None:
+def test_observations_can_be_stored_searched_and_deleted(memory: AgentMemory) -> None:
     """Wrong: an observation is lost, changed, or cannot be deleted."""
     places = memory.user("ada").spatial()
     assert (places.all(), places.count(), places.get("x")) == ([], 0, None)
@@ -77,7 +77,7 @@ def test_what_was_observed_is_there(memory: AgentMemory) -> None:
     assert texts(places) == ["A chair."]
 
 
-def test_it_is_there_when_opened_again(tmp_path: Path) -> None:
+def test_observations_are_exact_after_a_restart(tmp_path: Path) -> None:
     """Wrong: a place or a time is rounded in the file."""
     exact = (0.1 + 0.2, -5e-324)
     at = datetime(1999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
@@ -90,7 +90,7 @@ def test_it_is_there_when_opened_again(tmp_path: Path) -> None:
         assert (found.observation, found.distance, found.confidence) == (made, None, 1 / 3)
 
 
-def test_three_dimensions(store: Store) -> None:
+def test_searches_use_all_three_dimensions(store: Store) -> None:
     """Wrong: the third coordinate is ignored."""
     with AgentMemory(store=store, blocks=[SpatialMemory(dimensions=3)]) as memory:
         places = memory.user("ada").spatial()
@@ -128,7 +128,7 @@ def test_a_bad_observation_is_refused(store: Store, given: dict[str, Any], wante
         assert (places.all(), memory.sessions()) == ([], [])
 
 
-def test_no_more_than_so_many(store: Store) -> None:
+def test_a_user_cannot_exceed_max_observations(store: Store) -> None:
     """Wrong: a user exceeds `max_observations`, or is limited by other users' observations."""
     with AgentMemory(store=store, blocks=[SpatialMemory(max_observations=2)]) as memory:
         places = memory.user("ada").spatial()
@@ -145,7 +145,7 @@ def test_no_more_than_so_many(store: Store) -> None:
         assert len(memory.user("ben").spatial().observe_many(batch)) == 2
 
 
-def test_near_weighs_how_sure_it_is(memory: AgentMemory) -> None:
+def test_near_ranks_by_distance_and_confidence(memory: AgentMemory) -> None:
     """Wrong: an uncertain observation ranks before a certain one that is a little farther."""
     places = memory.user("ada").spatial()
     places.observe("hardly seen", (1, 0), confidence=0.2)
@@ -164,7 +164,7 @@ def test_near_weighs_how_sure_it_is(memory: AgentMemory) -> None:
     assert [first, second] == [one.observation for one in found[:2]]
 
 
-def test_a_query_counts_too(memory: AgentMemory) -> None:
+def test_the_query_text_affects_the_ranking_of_observations(memory: AgentMemory) -> None:
     """Wrong: the query text does not affect the ranking."""
     places = memory.user("ada").spatial()
     for n in range(30):
@@ -184,7 +184,7 @@ def test_a_query_counts_too(memory: AgentMemory) -> None:
     assert [one.relevance for one in places.near(HERE, query=" ")] == [None] * 10
 
 
-def test_of_a_full_box_the_surest_are_compared(memory: AgentMemory) -> None:
+def test_a_query_compares_the_most_confident_part_of_a_full_box(memory: AgentMemory) -> None:
     """Wrong: a query is compared with all of a full box instead of its most certain part."""
     places = memory.user("ada").spatial()
     batch: list[dict[str, Any]] = [
@@ -200,7 +200,7 @@ def test_of_a_full_box_the_surest_are_compared(memory: AgentMemory) -> None:
     assert len(places.within((0, 0), (20, 20), limit=1000)) == 205
 
 
-def test_confidence_as_of_a_moment(store: Store) -> None:
+def test_confidence_is_computed_for_the_requested_time(store: Store) -> None:
     """Wrong: confidence ignores the given time, or an observation is found before it was made."""
     block = SpatialMemory(half_life=10 * DAY, min_confidence=0.1)
     with AgentMemory(store=store, blocks=[block]) as memory:
@@ -225,7 +225,7 @@ def test_confidence_as_of_a_moment(store: Store) -> None:
         assert places.count() == len(places.all()) == 2  # they are still stored
 
 
-def test_it_may_never_decay_and_a_clock_may_be_ahead(store: Store) -> None:
+def test_confidence_may_never_decay_and_times_may_be_in_the_future(store: Store) -> None:
     """Wrong: `half_life=None` uses a default, or an observation dated ahead is not found."""
     blocks = [SpatialMemory(half_life=None), SpatialMemory(name="short", half_life=DAY)]
     with AgentMemory(store=store, blocks=blocks) as memory:
@@ -245,7 +245,7 @@ def kept(store: Store, owner: str) -> list[str]:
     ]
 
 
-def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
+def test_a_session_being_deleted_hides_its_observations(memory: AgentMemory, store: Store) -> None:
     """Wrong: observations of a session being deleted are found, or new ones are accepted."""
     places = memory.session("s", "ada").owner().spatial()
     made = places.observe("in s", (1, 0))
@@ -263,7 +263,7 @@ def test_once_its_deletion_has_begun(memory: AgentMemory, store: Store) -> None:
     assert nearest(places) == ["in t"]
 
 
-def test_a_session_that_is_deleted_meanwhile(store: Store) -> None:
+def test_an_observation_written_during_a_deletion_is_not_stored(store: Store) -> None:
     """Wrong: an observation that is written during a deletion survives it, or the user's others
     cannot be deleted any more, or are read anew by each call."""
     armed: list[int] = []
@@ -297,7 +297,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
         yield one, two
 
 
-def test_others_see_each_change_at_once(pair: tuple[AgentMemory, AgentMemory]) -> None:
+def test_other_processes_see_each_change_immediately(pair: tuple[AgentMemory, AgentMemory]) -> None:
     """Wrong: a cached index hides another process's writes, or shows what it deleted."""
     one, two = (memory.user("ada").spatial() for memory in pair)
     first = one.observe("first", (1, 0))
@@ -327,7 +327,7 @@ def test_others_see_each_change_at_once(pair: tuple[AgentMemory, AgentMemory]) -
     assert (nearest(one), nearest(two)) == ([], [])
 
 
-def test_own_changes_are_not_read_again(store: Store) -> None:
+def test_a_process_does_not_reload_after_its_own_changes(store: Store) -> None:
     """Wrong: after each of its own changes, a process reads all observations again."""
     reads: list[str] = []
     watch = watched(store, reads.append)
@@ -355,7 +355,7 @@ def test_own_changes_are_not_read_again(store: Store) -> None:
 
 
 @pytest.mark.parametrize("step", ["before put_records", "after put_records"])
-def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -> None:
+def test_a_failed_write_corrupts_no_index(pair: tuple[AgentMemory, AgentMemory], step: str) -> None:
     """Wrong: after a failed write or deletion, the cached index differs from the store."""
     block = pair[0].blocks["spatial"]
     armed: list[str] = []
@@ -381,7 +381,7 @@ def test_a_write_that_failed(pair: tuple[AgentMemory, AgentMemory], step: str) -
     assert nearest(places) == nearest(other) == wanted[1:]
 
 
-def test_other_dimensions_than_before(store: Store) -> None:
+def test_a_change_of_dimensions_raises_an_error(store: Store) -> None:
     """Wrong: after a change of `dimensions` old positions are read with the new number."""
     with AgentMemory(store=store, blocks=[SpatialMemory()]) as memory:
         memory.user("ada").spatial().observe("door", HERE)
@@ -402,7 +402,7 @@ def recalled(memory: AgentMemory, message: object, user_id: str = "ada") -> list
     return [recall.text for recall in context.recalls]
 
 
-def test_it_is_recalled_by_what_it_says(memory: AgentMemory) -> None:
+def test_an_observation_is_recalled_by_its_text(memory: AgentMemory) -> None:
     """Wrong: a question recalls irrelevant, faded or another user's observations."""
     places = memory.user("ada").spatial()
     now = datetime.now(UTC)
@@ -428,7 +428,7 @@ def test_it_is_recalled_by_what_it_says(memory: AgentMemory) -> None:
     assert recall.created_at == now - 12.5 * DAY
 
 
-def test_it_is_recalled_by_where_one_is(memory: AgentMemory) -> None:
+def test_an_observation_is_recalled_by_its_position(memory: AgentMemory) -> None:
     """Wrong: a message's position has no effect, or hides a relevant observation elsewhere."""
     places = memory.user("ada").spatial()
     for n in range(0, 300, 3):

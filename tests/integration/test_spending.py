@@ -85,7 +85,7 @@ with memory:
 """
 
 
-def test_four_share_ten_calls(fake: FakeLLM, url: str, clock: list[datetime]) -> None:
+def test_four_processes_share_a_call_limit(fake: FakeLLM, url: str, clock: list[datetime]) -> None:
     """Wrong: each process has its own limit, or concurrent calls exceed it."""
     command = [sys.executable, "-c", WORKER, url, fake.api_base]
     running = [subprocess.Popen([*command, f"s{n}", DAY.isoformat()]) for n in range(4)]
@@ -171,9 +171,7 @@ def test_a_summary_over_the_limit_is_redone_later(fake: FakeLLM, clock: list[dat
 
 
 @pytest.mark.parametrize("limit", [{"tokens": 9_000}, {"cost": 0.0045}], ids=["tokens", "money"])
-def test_calls_count_by_usage(
-    fake: FakeLLM, clock: list[datetime], limit: dict[str, float]
-) -> None:
+def test_usage_counts_calls(fake: FakeLLM, clock: list[datetime], limit: dict[str, float]) -> None:
     """Wrong: a call counts by its estimate instead of its actual usage."""
     prices = {"openai/any": {"input": 0.5, "output": 0.5}}
     with opened(fake, spending_limits={"total": limit}, prices=prices) as memory:
@@ -191,7 +189,7 @@ def test_calls_count_by_usage(
         assert usage.cost == pytest.approx(today.spent.tokens * 0.5e-6)
 
 
-def test_a_price_nobody_knows_is_asked_for(fake: FakeLLM) -> None:
+def test_a_model_with_an_unknown_price_is_not_called(fake: FakeLLM) -> None:
     """Wrong: a model with an unknown price is called although cost is limited."""
     with opened(fake, spending_limits={"total": {"cost": 1.0}}) as memory:
         say(memory, "s", 1)
@@ -228,7 +226,7 @@ def test_an_unknown_price_is_the_reason_for_a_local_extract(fake: FakeLLM) -> No
         assert fake.requests == []
 
 
-def test_a_limit_of_nothing_asks_no_model(fake: FakeLLM) -> None:
+def test_a_limit_of_0_calls_no_model(fake: FakeLLM) -> None:
     """Wrong: a limit of 0 calls still calls a model, or adds a warning to every context."""
     with opened(
         fake, overflow=Summarize(max_summary_tokens=60), max_tokens=300, spending_limits=calls(0),
@@ -245,7 +243,7 @@ def test_a_limit_of_nothing_asks_no_model(fake: FakeLLM) -> None:
         assert len(fake.requests) == 1
 
 
-def test_completion_is_the_callers_own(fake: FakeLLM) -> None:
+def test_completion_does_not_count_towards_spending_limits(fake: FakeLLM) -> None:
     """Wrong: `completion` is refused by the spending limit, or counts towards it."""
     fake.default = "Hello."
     with opened(fake, spending_limits=calls(1), model="openai/gpt-4o-mini") as memory:
@@ -285,7 +283,7 @@ def test_a_paid_embedder_is_charged_and_limited(fake: FakeLLM) -> None:
         (SpendingLimit(tokens=9_000), "summary", 1),
     ],
 )
-def test_requests_counted_for_tokens(limit: SpendingLimit, purpose: Any, counts: int) -> None:
+def test_only_token_limits_count_tokens(limit: SpendingLimit, purpose: Any, counts: int) -> None:
     """Wrong: a long request waits for a count that no limit needs."""
     counted: list[object] = []
 

@@ -55,7 +55,7 @@ def recalled(agent: AgentMemory, question: str = "moon", session_id: str = "s") 
     return sorted(one.text for one in agent.search(question, session_id=session_id))
 
 
-def test_a_memory_shows_what_was_saved() -> None:
+def test_an_agent_reads_a_saved_chat_history() -> None:
     """Wrong: an agent does not see a saved list, or counts its tokens differently."""
     store = MemoryStore()
     given = [{"role": "system", "content": "Be brief."}, *said("one", "two of them")]
@@ -72,7 +72,7 @@ def test_a_memory_shows_what_was_saved() -> None:
         assert [head.session_id for head in agent.sessions(user_id="ana")] == ["s", "twin"]
 
 
-def test_the_system_message_is_the_lists() -> None:
+def test_a_save_replaces_or_removes_the_system_message() -> None:
     """Wrong: a replaced or removed system message is still sent to the model."""
     store = MemoryStore()
     with ChatHistory(store) as history, memory(store) as agent:
@@ -91,7 +91,7 @@ def test_the_system_message_is_the_lists() -> None:
         assert shown() == []
 
 
-def test_what_stays_is_not_absorbed_again() -> None:
+def test_unchanged_messages_are_not_absorbed_again() -> None:
     """Wrong: each save of a conversation makes blocks absorb all of it again."""
     store, block = MemoryStore(), Notes(fed=[])
     with ChatHistory(store) as history, memory(store, block) as agent:
@@ -105,7 +105,7 @@ def test_what_stays_is_not_absorbed_again() -> None:
 
 
 @pytest.mark.parametrize("block", [Notes(), VectorMemory()], ids=["facts", "vectors"])
-def test_what_was_replaced_is_forgotten(block: Block, url: str) -> None:
+def test_replaced_messages_are_not_recalled(block: Block, url: str) -> None:
     """Wrong: a message that is no longer in the list is recalled."""
     with ChatHistory(url) as history, memory(url, block) as agent:
 
@@ -126,7 +126,7 @@ def test_what_was_replaced_is_forgotten(block: Block, url: str) -> None:
         assert found() == ["green"]
 
 
-def test_a_block_that_keeps_elsewhere_forgets_when_it_absorbs() -> None:
+def test_a_block_with_its_own_database_drops_replaced_messages() -> None:
     """Wrong: a block with its own Qdrant keeps records of replaced messages."""
     store = MemoryStore()
     with ChatHistory(store) as history, memory(store, VectorMemory(store=":memory:")) as agent:
@@ -138,7 +138,7 @@ def test_a_block_that_keeps_elsewhere_forgets_when_it_absorbs() -> None:
         assert recalled(agent) == ["user: moon a"]
 
 
-def test_one_that_stops_half_way_changes_nothing() -> None:
+def test_an_interrupted_save_changes_nothing() -> None:
     """Wrong: an interrupted save leaves a mixture of the old and the new list or records."""
     inner, armed = MemoryStore(), []
 
@@ -166,7 +166,7 @@ def test_one_that_stops_half_way_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "strategy", [Trim(keep_messages=4), Summarize(keep_messages=4, max_summary_tokens=100)]
 )
-def test_windows_follow(strategy: Any) -> None:
+def test_a_save_updates_the_window(strategy: Any) -> None:
     """Wrong: after a save the agent uses a summary of removed messages, or shows no window."""
     store, names = MemoryStore(), [f"message number {n} " + "word " * 30 for n in range(30)]
     fields: dict[str, Any] = {"overflow": strategy, "max_tokens": 700}
@@ -194,7 +194,7 @@ def test_windows_follow(strategy: Any) -> None:
         assert agent.sessions()[0].start > 0
 
 
-def test_whose_it_is() -> None:
+def test_a_chat_history_belongs_to_its_user() -> None:
     """Wrong: a save overwrites another user's session, or deleting a user leaves a history."""
     store = MemoryStore()
     with ChatHistory(store) as history, memory(store, Notes(fed=[])) as agent:
@@ -217,7 +217,7 @@ def test_whose_it_is() -> None:
         assert [head.session_id for head in agent.sessions(user_id="ben")] == ["t"]
 
 
-def test_a_deletion_that_is_not_finished() -> None:
+def test_a_save_completes_an_unfinished_deletion() -> None:
     """Wrong: a save during a deletion waits forever, or restores deleted messages."""
     store = MemoryStore()
     with ChatHistory(store) as history:
@@ -228,7 +228,7 @@ def test_a_deletion_that_is_not_finished() -> None:
         assert texts(history) == ["new"]
 
 
-def test_after_messages_have_expired() -> None:
+def test_a_save_does_not_restore_expired_messages() -> None:
     """Wrong: a save restores expired messages, or restarts the numbering."""
     store = MemoryStore()
     fields: dict[str, Any] = {"retention": "window", "max_tokens": 300}
@@ -284,7 +284,7 @@ def is_whole(found: list[str], names: str) -> bool:
     return [text.partition(" x")[0] for text in found] in given
 
 
-def test_processes_that_save_and_are_killed(url: str) -> None:
+def test_a_reader_sees_one_list_although_savers_are_killed(url: str) -> None:
     """Wrong: a reader gets a mixture of two lists, or none, also after `kill -9`."""
     with ChatHistory(url, tokenizer="approximate") as history:
         started = [saver(url, "a", 0), saver(url, "b", 0)]
@@ -298,7 +298,7 @@ def test_processes_that_save_and_are_killed(url: str) -> None:
         assert texts(history) == ["goes on"]
 
 
-def test_deleting_a_user_leaves_nothing_of_an_index(tmp_path: Path) -> None:
+def test_deleting_a_user_deletes_the_users_index_items(tmp_path: Path) -> None:
     """Wrong: a deleted user's index items stay in the store, or another user's are deleted."""
     path = tmp_path / "m.db"
     url = f"sqlite:///{path}"
@@ -327,7 +327,7 @@ def test_deleting_a_user_leaves_nothing_of_an_index(tmp_path: Path) -> None:
     assert b"secret of ana" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_an_index_deletes_a_user_itself() -> None:
+def test_an_index_can_delete_the_items_of_a_user() -> None:
     """Wrong: `delete_user` of an index keeps the user's items, or deletes other users'."""
     with VectorIndex(":memory:", dimension=2) as index:
         for user in ("ana", "ben", None):
@@ -378,7 +378,7 @@ def test_texts_are_embedded() -> None:
     VectorIndex(store, embedding=letters, dimension=26).close()
 
 
-def test_without_an_embedder() -> None:
+def test_a_missing_embedder_causes_no_silent_failure() -> None:
     """Wrong: an index without an embedder accepts texts, or searches for them."""
     with pytest.raises(ConfigError, match="Pass `dimension`"):
         VectorIndex(MemoryStore(), embedding=NoEmbedder())
@@ -397,13 +397,13 @@ def test_without_an_embedder() -> None:
      {"dimension": 0}, {"dimension": -3}, {"dimension": 2.0}, {"dimension": True}],
     ids=str,
 )  # fmt: skip
-def test_settings_that_cannot_work(fields: dict[str, Any]) -> None:
+def test_invalid_index_settings_are_rejected(fields: dict[str, Any]) -> None:
     """Wrong: an index is created with settings that fail later, or takes another's name."""
     with pytest.raises(ConfigError):
         VectorIndex(MemoryStore(), **{"dimension": 2, **fields})
 
 
-def test_a_store_that_cannot_be_opened_is_closed(url: str) -> None:
+def test_a_rejected_index_closes_its_store(url: str) -> None:
     """Wrong: a refused index leaves its connection open."""
     VectorIndex(url, dimension=2).close()
     with pytest.raises(DimensionMismatch, match="'given' with 2 numbers"):
@@ -412,7 +412,7 @@ def test_a_store_that_cannot_be_opened_is_closed(url: str) -> None:
         assert set(store.vector_blocks()) == {"_index_index"}
 
 
-def test_many_indexes_are_opened_at_once(url: str) -> None:
+def test_several_threads_can_create_one_index(url: str) -> None:
     """Wrong: opening a new index fails when several threads do it at the same time."""
     opened = together([partial(VectorIndex, url, dimension=2)] * 6)
     for n, index in enumerate(opened):

@@ -78,7 +78,7 @@ def test_a_first_update_loads_nothing_heavy(store: str, start: Start) -> None:
     assert said(start(FIRST.replace("STORE", store))) == "100000 []"
 
 
-def test_the_environment_is_read_all_the_same(start: Start) -> None:
+def test_a_fast_start_reads_the_environment(start: Start) -> None:
     """Wrong: the fast start skips environment variables, and a deployment's settings are lost."""
     process = start(FIRST.replace("STORE", "memory://"), agent_memory_max_tokens="5000")
     assert said(process).startswith("5000 ")
@@ -144,7 +144,7 @@ def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> 
     assert said(start(code + "os._exit(0)")) == "updated"
 
 
-def test_what_keeps_litellm_from_loading_is_told_to_the_caller(start: Start) -> None:
+def test_an_error_in_loading_litellm_is_raised_to_the_caller(start: Start) -> None:
     """Wrong: litellm's error in loading is printed by a thread, or another reaches the caller."""
     code = HELD.replace("MODE", "'inline'").replace("MESSAGES", "3") + REFUSED
     assert said(start(code)).splitlines() == ["updated", "litellm is broken"]
@@ -174,7 +174,7 @@ print(litellm.exceptions.__name__)
 """
 
 
-def test_loading_that_failed_half_way_is_begun_anew(start: Start) -> None:
+def test_a_failed_load_of_litellm_is_repeated(start: Start) -> None:
     """Wrong: after a failed load, calls of a model use an incomplete litellm."""
     assert said(start(HALF_WAY)).splitlines() == ["not this time", "litellm.exceptions"]
 
@@ -217,7 +217,7 @@ memory.update("s", {HELLO})
 """
 
 
-def test_an_exit_breaks_the_loading_off(start: Start, tmp_path: Path) -> None:
+def test_an_exit_aborts_the_loading_of_litellm(start: Start, tmp_path: Path) -> None:
     """Wrong: an exit waits until litellm is loaded, or a waiting thread loads it again."""
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "10**6"))
     code = """
@@ -239,7 +239,7 @@ sys.stdin.readline()
 
 
 @pytest.mark.parametrize("mode", ["inline", "background"])
-def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> None:
+def test_an_exit_while_litellm_loads_neither_hangs_nor_prints(mode: str, start: Start) -> None:
     """Wrong: an exit while litellm loads hangs, or prints an error of the loading thread."""
     code = ASKS.replace("MODE", mode) + "time.sleep(SECONDS)"
     processes = [start(code.replace("SECONDS", str(n / 3))) for n in range(4)]
@@ -247,7 +247,7 @@ def test_an_exit_amid_the_loading_of_litellm_itself(mode: str, start: Start) -> 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-def test_a_fork_amid_the_loading(start: Start, tmp_path: Path) -> None:
+def test_a_fork_while_litellm_loads_does_not_hang(start: Start, tmp_path: Path) -> None:
     """Wrong: a child forked while litellm loads waits for the parent's thread forever."""
     (tmp_path / "stand_in.py").write_text(STAND_IN.replace("PATIENCE", "100"))
     code = """
@@ -299,14 +299,14 @@ class Broken(StaticMemory):
 
 
 @pytest.mark.parametrize("model", [None, "openai/any"])
-def test_a_process_has_loaded_what_it_will_need(model: str | None) -> None:
+def test_warm_up_loads_the_libraries_that_the_settings_need(model: str | None) -> None:
     """Wrong: the first `completion` of a warmed-up service takes seconds."""
     code = _LOADED.format(fields={"model": model} if model else {})
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(model is not None), "True"]
 
 
-def test_blocks_load_and_read_for_a_user() -> None:
+def test_warm_up_loads_blocks_and_reads_a_users_data() -> None:
     """Wrong: a warmed-up user's first question waits for an index."""
     block = Told(name="told", facts=[])
     with AgentMemory(store="memory://", blocks=[block]) as memory:
@@ -320,7 +320,7 @@ def test_blocks_load_and_read_for_a_user() -> None:
         memory.warm_up()
 
 
-def test_the_index_of_a_user_is_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_reads_the_index_of_a_user(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the first question of a warmed-up user still reads the user's index from the store."""
     with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
         memory.update("s", SAID, user_id="ada")
@@ -346,7 +346,7 @@ def test_the_index_of_a_user_is_there(url: str, monkeypatch: pytest.MonkeyPatch)
         assert memory.stats().recalls.asked == 2
 
 
-def test_what_cannot_be_loaded_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_block_that_fails_to_load_does_not_stop_warm_up(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a block that cannot load keeps the service from starting."""
     blocks = [Broken(name="broken", facts=[]), Told(name="told", facts=[], loaded=[])]
     with AgentMemory(store="memory://", blocks=blocks) as memory:

@@ -22,7 +22,7 @@ def asked(fake: FakeLLM) -> str:
     return "\n".join(str(request) for request in fake.requests)
 
 
-def test_summary_sees_all_that_leaves(fake: FakeLLM) -> None:
+def test_a_summary_covers_all_messages_that_leave_the_window(fake: FakeLLM) -> None:
     """Wrong: cut messages, or the previous summary, do not reach the model."""
     fake.default = "The user lists items."
     with with_model(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
@@ -50,7 +50,7 @@ def test_summary_is_one_marked_message_within_its_limit(fake: FakeLLM) -> None:
     assert context.tokens <= 400
 
 
-def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> None:
+def test_a_local_extract_replaces_a_summary_during_an_outage(fake: FakeLLM) -> None:
     """Wrong: an outage fails `update`, loses messages, or its extract is never replaced."""
     fake.fail(401, times=1000)
     with with_model(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
@@ -71,7 +71,7 @@ def test_a_local_extract_stands_in_until_the_model_is_back(fake: FakeLLM) -> Non
     assert all(f"code QX-{i}." in asked(fake) for i in range(head.start))
 
 
-def test_long_departures_reach_the_model_in_pieces(fake: FakeLLM) -> None:
+def test_long_cut_messages_are_summarized_in_parts(fake: FakeLLM) -> None:
     """Wrong: messages that do not fit the model's context are missing from the summary requests."""
     fake.default = "So far."
     words = " ".join(f"word{i}" for i in range(9000))
@@ -84,7 +84,7 @@ def test_long_departures_reach_the_model_in_pieces(fake: FakeLLM) -> None:
     assert len(fake.requests) > 2
 
 
-def test_custom_prompt(fake: FakeLLM) -> None:
+def test_a_custom_summary_prompt_is_used(fake: FakeLLM) -> None:
     """Wrong: a custom prompt is ignored."""
     fake.default = "Ahoy."
     prompt = "Summarise like a pirate in {words} words or {lines} lines."
@@ -95,7 +95,7 @@ def test_custom_prompt(fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("by", ["age", "importance"])
-def test_trim(by: str) -> None:
+def test_trim_by_importance_keeps_facts_about_the_user(by: str) -> None:
     """Wrong: trimming by importance removes facts about the user before small talk."""
     with AgentMemory(store="memory://", max_tokens=300, overflow=Trim(by=by)) as memory:
         memory.update("s", user("I am Sarah Connor, id SC-1984, from Boston."))
@@ -109,7 +109,7 @@ def test_trim(by: str) -> None:
     assert context.to_messages()[0]["role"] == "user"
 
 
-def test_keep_messages() -> None:
+def test_keep_messages_limits_the_messages_left_after_a_cut() -> None:
     """Wrong: more messages remain than asked for."""
     with AgentMemory(store="memory://", max_tokens=300, overflow=Trim(keep_messages=4)) as memory:
         for i in range(100):
@@ -119,7 +119,7 @@ def test_keep_messages() -> None:
         assert len(memory.get("s").messages) == 4
 
 
-def test_pinned_turns_outlive_a_cut_before_them() -> None:
+def test_a_cut_among_pinned_entries_keeps_the_later_ones() -> None:
     """Wrong: a cut among the pinned entries takes all of them away."""
 
     class DropsFirst(Strategy):
@@ -152,14 +152,14 @@ def turns_of(
 
 
 @pytest.mark.parametrize("kind", [Trim, Summarize, FlushToLTM])
-def test_each_strategy_decides_by_its_turns(kind: type[Trim]) -> None:
+def test_each_strategy_decides_by_its_own_number_of_turns(kind: type[Trim]) -> None:
     """Wrong: a strategy ignores its own number of turns, or cuts within a turn."""
     with AgentMemory("memory://", overflow=kind(max_turns=4, keep_turns=2), blocks=[]) as memory:
         shown = [len([m for m in each if m.startswith("Question")]) for each in turns_of(memory, 9)]
     assert shown == [1, 2, 3, 4, 2, 3, 4, 2, 3]
 
 
-def test_a_strategy_has_limits_of_its_own_and_the_oldest_leave() -> None:
+def test_a_strategys_own_message_limit_cuts_the_oldest_turns() -> None:
     """Wrong: only the memory's `max_messages` counts, not the strategy's."""
     with AgentMemory("memory://", overflow=Trim(max_messages=6), blocks=[]) as memory:
         shown = [len(each) for each in turns_of(memory, 8)]
@@ -172,7 +172,7 @@ def test_a_strategy_has_limits_of_its_own_and_the_oldest_leave() -> None:
         assert shown[0].startswith("Question")
 
 
-def test_a_summary_takes_so_many_of_the_oldest(fake: FakeLLM) -> None:
+def test_take_messages_limits_how_many_oldest_turns_a_summary_takes(fake: FakeLLM) -> None:
     """Wrong: a summary replaces more turns than it was asked to."""
     fake.default = "Said before."
     strategy = Summarize(max_summary_tokens=60, max_messages=8, take_messages=2)
@@ -184,7 +184,7 @@ def test_a_summary_takes_so_many_of_the_oldest(fake: FakeLLM) -> None:
     assert len(fake.requests) == 2
 
 
-def test_tokens_and_a_threshold_cut_early() -> None:
+def test_a_token_limit_or_threshold_cuts_before_the_budget_is_full() -> None:
     """Wrong: a strategy's own limits are ignored until the budget is full."""
 
     def largest(strategy: Strategy) -> int:
@@ -202,7 +202,7 @@ def test_tokens_and_a_threshold_cut_early() -> None:
     assert largest(both) < 250
 
 
-def test_a_summary_may_keep_what_says_most() -> None:
+def test_a_summary_by_importance_pins_the_most_informative_turns() -> None:
     """Wrong: a summary cannot keep turns by importance."""
     strategy = Summarize(max_summary_tokens=30, by="importance")
     with AgentMemory("memory://", max_tokens=400, overflow=strategy, blocks=[]) as memory:
@@ -214,14 +214,14 @@ def test_a_summary_may_keep_what_says_most() -> None:
     assert 1 in head.pinned
 
 
-def test_a_chain_has_the_least_of_its_members_limits() -> None:
+def test_a_chain_applies_the_lowest_limit_of_its_members() -> None:
     """Wrong: a chain ignores a member's limit."""
     chain = Chain([FlushToLTM(max_turns=6), Trim(max_turns=3)])
     with AgentMemory("memory://", overflow=chain, blocks=[]) as memory:
         assert max(len(each) for each in turns_of(memory, 9)) == 6
 
 
-def test_what_keeps_more_than_fits_is_refused() -> None:
+def test_keep_settings_above_the_maximum_are_rejected() -> None:
     """Wrong: contradictory settings fail only during a conversation."""
     with pytest.raises(InvalidShares, match="Lower keep_messages"):
         Trim(max_messages=4, keep_messages=6)
@@ -250,7 +250,7 @@ STRATEGIES: list[Strategy] = [
 
 @pytest.mark.long
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
-def test_a_window_that_just_overflowed_has_room_again(strategy: Strategy) -> None:
+def test_a_window_has_room_after_an_overflow(strategy: Strategy) -> None:
     """Wrong: each message after an overflow cuts the window again, so that prompt caches miss."""
     cuts: list[int] = []
     chat: list[dict[str, Any]] = []

@@ -109,7 +109,7 @@ def fake() -> Iterator[FakeLLM]:
     answer=st.sampled_from([SUMMARY, REFUSAL, "none", "word " * 3000]),
 )
 @settings(max_examples=at_length(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_log_under_any_chain(
+def test_any_chain_gives_valid_contexts_for_any_log(
     fake: FakeLLM,
     turns: list[tuple[int, list[list[int]], int]],
     strategy: Strategy,
@@ -133,7 +133,7 @@ def test_any_log_under_any_chain(
             check_context(form, memory.get("s", format=form).to_arguments())
 
 
-def test_steps_before_the_first_user_message_are_named() -> None:
+def test_cut_steps_before_the_first_user_message_cause_a_warning() -> None:
     """Wrong: an agent's steps before the first user message are cut without a warning."""
     with AgentMemory("memory://", max_tokens=400, overflow=Trim(), blocks=[]) as memory:
         for messages in logged([(0, [[100], [100], [100], [100]], 0)]):
@@ -205,7 +205,7 @@ def test_old_calls_leave_before_answers() -> None:
         assert "w3 w3 w3" in text
 
 
-def test_words_beside_a_call_and_a_pinned_result_stay() -> None:
+def test_clearing_keeps_the_text_of_calls_and_pinned_results() -> None:
     """Wrong: clearing removes the text of a message with calls, or a pinned result."""
     overflow = Chain([ClearTools(keep_tokens=0), Trim()])
     with AgentMemory("memory://", max_tokens=3000, overflow=overflow, blocks=[]) as memory:
@@ -238,7 +238,7 @@ def test_a_pending_question_with_large_results_has_stubs(form: str) -> None:
     assert (len(results), len(results[-1]) > 800) == (12, True)
 
 
-def test_between_two_clearings_the_prefix_stays() -> None:
+def test_the_prefix_is_unchanged_between_two_clearings() -> None:
     """Wrong: each turn clears another result, so that prompt caches miss."""
     with AgentMemory("memory://", max_tokens=6000, blocks=[]) as memory:
         before: list[Any] = []
@@ -251,7 +251,7 @@ def test_between_two_clearings_the_prefix_stays() -> None:
     assert 0 < changed < 8
 
 
-def test_errors_pins_and_small_results_stay() -> None:
+def test_clearing_keeps_errors_pinned_results_and_small_results() -> None:
     """Wrong: an error, a pinned result or a small result becomes a stub."""
     overflow = Chain([ClearTools(keep_tokens=0), Trim()])
     with AgentMemory("memory://", max_tokens=4000, overflow=overflow, blocks=[]) as memory:
@@ -268,7 +268,7 @@ def test_errors_pins_and_small_results_stay() -> None:
     assert results[3].startswith("[Old result of read_log(")
 
 
-def test_little_is_not_cleared() -> None:
+def test_a_clearing_that_frees_too_few_tokens_is_skipped() -> None:
     """Wrong: a clearing that frees less than `at_least` tokens changes the prefix."""
     overflow = Chain([ClearTools(keep_tokens=0, at_least=100_000), Trim()])
     with AgentMemory("memory://", max_tokens=4000, overflow=overflow, blocks=[]) as memory:
@@ -277,7 +277,7 @@ def test_little_is_not_cleared() -> None:
         assert "Old result" not in str(memory.get("s").to_messages())
 
 
-def test_a_stub_does_not_hide_what_is_recalled() -> None:
+def test_a_block_may_recall_a_result_that_is_shown_as_a_stub() -> None:
     """Wrong: a result shown as a stub counts as shown, so that no block may recall it."""
     counter = TokenCounter()
     entries = [

@@ -28,7 +28,7 @@ def shares(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_double_is_found(seed: int) -> None:
+def test_every_near_duplicate_is_found(seed: int) -> None:
     """Wrong: the fast comparison misses a pair that comparing every pair finds."""
     rng = random.Random(seed)
     texts: list[str] = []
@@ -48,7 +48,7 @@ def test_every_double_is_found(seed: int) -> None:
     assert doubles(texts) == expected
 
 
-def test_doubles_have_all_names_and_numbers() -> None:
+def test_near_duplicates_share_all_names_and_numbers() -> None:
     """Wrong: two orders that differ only in a number count as duplicates."""
     order = "Please send the parcel with the number {} to the office in the old town by noon today"
     assert doubles([order.format("AB-1234"), order.format("AB-1235")]) == {}
@@ -72,7 +72,7 @@ class Entries(ManualBlock):
         """Nothing."""
 
 
-def test_anything_kept_twice_is_reported_and_goes_on_command(tmp_path: Path) -> None:
+def test_duplicates_of_every_block_are_reported_and_can_be_deleted(tmp_path: Path) -> None:
     """Wrong: the report changes data, misses a block, or its findings cannot be deleted."""
     blocks = [
         NoteMemory(), FileMemory(), SkillMemory(folder=tmp_path / "skills"), SpatialMemory(),
@@ -107,7 +107,7 @@ def test_anything_kept_twice_is_reported_and_goes_on_command(tmp_path: Path) -> 
         assert ana.forget_all(found) == []
 
 
-def test_what_is_old_is_reported_where_asked() -> None:
+def test_old_records_are_reported_only_with_older_than() -> None:
     """Wrong: an old record is reported without `older_than`, or a new one with it."""
     with AgentMemory("memory://") as memory:
         memory.remember("Long ago.", user_id="ana", at=datetime(2020, 1, 1, tzinfo=UTC))
@@ -117,7 +117,7 @@ def test_what_is_old_is_reported_where_asked() -> None:
         assert (old.why, old.recall.text) == ("old", "Long ago.")
 
 
-def test_facts_are_reported_as_their_block_sees_them() -> None:
+def test_reported_facts_equal_the_stale_facts_of_their_block() -> None:
     """Wrong: the report lists other facts than the block's own `stale`."""
     model = Model()
     model.tell("I live in Oslo", "Lives in Oslo.", category="home")
@@ -129,7 +129,7 @@ def test_facts_are_reported_as_their_block_sees_them() -> None:
         assert [one.recall.id for one in memory.user("ada").surplus()] == stale
 
 
-def test_what_a_query_found_is_forgotten() -> None:
+def test_forget_all_deletes_exactly_the_results_of_a_query() -> None:
     """Wrong: `forget_all` deletes more or less than the given records, or another user's."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     with AgentMemory("memory://", blocks=[VectorMemory(), NoteMemory()]) as memory:
@@ -178,7 +178,7 @@ def test_a_recall_carries_its_messages_metadata() -> None:
             memory.flush()
 
 
-def test_what_is_forgotten_twice_begins_no_session() -> None:
+def test_forgetting_messages_does_not_recreate_a_deleted_session() -> None:
     """Wrong: forgetting messages of a deleted session begins it again, empty."""
     with AgentMemory("memory://", blocks=[], recall_timeout=30) as memory:
         memory.update("s", {"role": "user", "content": DOCK}, user_id="ana")

@@ -133,7 +133,7 @@ def test_a_tool_writes_and_a_handle_reads_for_one_user(lines: list[str]) -> None
         assert "bad arguments" in memory.call_tool("s", "ledger_book", {"cents": -1})
 
 
-def test_its_records_travel_in_a_snapshot_as_it_keeps_them(lines: list[str]) -> None:
+def test_a_snapshot_keeps_the_records_of_a_third_party_block(lines: list[str]) -> None:
     """Wrong: a snapshot loses or changes a third-party block's record."""
     with opened("memory://", Ledger()) as memory:
         operations.import_session(memory, lines)
@@ -162,7 +162,7 @@ def test_a_crafted_record_is_refused(lines: list[str], fields: dict[str, Any], w
         assert accounts(memory) == ["Tea: 350"]
 
 
-def test_a_block_that_remembers_is_told_of_an_import(lines: list[str]) -> None:
+def test_a_block_with_a_cache_is_notified_of_an_import(lines: list[str]) -> None:
     """Wrong: a block with a cache is not notified of an import."""
     own = [{**one, "id": "own"} if one.get("kind") == "fact" else one for one in bodies_of(lines)]
     for remembers in (True, False):
@@ -171,7 +171,7 @@ def test_a_block_that_remembers_is_told_of_an_import(lines: list[str]) -> None:
             assert (version_of(memory._store, "ledger", "user:ada") is not None) == remembers
 
 
-def test_notes_go_to_the_block_that_takes_them() -> None:
+def test_notes_are_stored_in_the_block_that_accepts_them() -> None:
     """Wrong: a model's notes bypass a third-party block, or cannot be deleted there."""
     with opened("memory://", Ledger(), Jotter()) as memory:
         for text in ("Likes tea.", "Likes figs."):
@@ -198,7 +198,7 @@ class Elsewhere(VectorMemory):
         return self.takes and super().validate_vectors(dimension, model)
 
 
-class Apart(MemoryStore):
+class SeparateVectors(MemoryStore):
     """A place without sessions, and therefore without leases."""
 
     def put_vectors(self, *given: Any, lease: Lease | None = None) -> None:
@@ -212,14 +212,14 @@ _PLACES: dict[str, VectorStore] = {}
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
+def test_a_block_may_store_and_import_vectors_in_its_own_database(takes: bool) -> None:
     """Wrong: vectors in a block's own database are lost, misplaced, or cannot be searched."""
-    _PLACES["elsewhere"] = Apart()
+    _PLACES["elsewhere"] = SeparateVectors()
     with opened("memory://", Elsewhere()) as memory:
         memory.update("s", {"role": "user", "content": "My bike is red."}, user_id="ada")
         memory.flush()
         lines = exported(memory)
-    _PLACES["elsewhere"] = place = Apart()
+    _PLACES["elsewhere"] = place = SeparateVectors()
     with opened("memory://", Elsewhere(takes=takes)) as memory:
         cursors = operations.import_session(memory, lines).cursors
         assert cursors == ({"elsewhere": 1} if takes else {})
@@ -231,7 +231,7 @@ def test_it_says_where_its_vectors_are_and_which_it_takes(takes: bool) -> None:
 
 
 @pytest.mark.parametrize("block", [StaticMemory(facts=["x"]), VectorMemory()])
-def test_a_block_without_a_handle_says_so(block: Block) -> None:
+def test_a_block_without_a_handle_raises_a_config_error(block: Block) -> None:
     """Wrong: a block without a handle, or whose `bind` returns nothing, raises a Python error."""
     unbound = type("Unbound", (VectorMemory,), {"bind": lambda *_: None})
     with pytest.raises(ConfigError, match="`bind` of Unbound returned a NoneType"):

@@ -15,7 +15,7 @@ SINGAPORE = "2026-04-16T00:30:00+08:00"
 
 
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///{folder}/m.db"])
-def test_an_offset_is_kept_and_its_day_is_shown(store: str, tmp_path: Path) -> None:
+def test_a_message_keeps_its_offset_and_shows_its_local_day(store: str, tmp_path: Path) -> None:
     """Wrong: a message from half past midnight in Singapore is shown with the day before."""
     said = {"role": "user", "content": "I planted sage in pot four.", "created_at": SINGAPORE}
     url = store.format(folder=tmp_path)
@@ -33,7 +33,7 @@ def test_an_offset_is_kept_and_its_day_is_shown(store: str, tmp_path: Path) -> N
         assert str(found).startswith("[2026-04-16]")
 
 
-def test_a_zone_is_set_and_known() -> None:
+def test_the_time_zone_setting_is_applied_and_validated() -> None:
     """Wrong: the time zone is ignored, or a misspelt one is accepted."""
     bare = {"role": "user", "content": "a", "created_at": "2026-07-01T23:30:00"}
     own = {"role": "user", "content": "b", "created_at": SINGAPORE}
@@ -79,7 +79,7 @@ def test_each_user_may_have_a_zone(zones: Any) -> None:
                 assert at == datetime(2026, 7, 1, 23, 30, tzinfo=ZoneInfo(zone)), user
 
 
-def test_days_are_compared_as_they_are_shown() -> None:
+def test_date_filters_use_the_users_local_days() -> None:
     """Wrong: `memory_read` compares days in UTC, but shows the user's days."""
     blocks = [VectorMemory(), NoteMemory()]
     with AgentMemory(store="memory://", blocks=blocks, timezone="America/Los_Angeles") as memory:
@@ -109,7 +109,7 @@ def test_days_are_compared_as_they_are_shown() -> None:
         assert f"[2026-03-04] {note}" in str(context.to_messages())
 
 
-def test_today_is_of_a_known_zone_of_the_user() -> None:
+def test_today_is_computed_in_the_users_time_zone() -> None:
     """Wrong: "yesterday" ignores the user's time zone."""
     zones = {"ana": "Pacific/Kiritimati", "ben": "Pacific/Pago_Pago"}
     with AgentMemory(store="memory://", blocks=[], timezone=zones) as memory:

@@ -32,7 +32,7 @@ def alike(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> in
 
 @pytest.mark.parametrize("role", ["system", "user", "leading"])
 @pytest.mark.parametrize("seed", range(4))
-def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
+def test_kept_tokens_measure_the_shared_prefix_of_two_prompts(seed: int, role: Any) -> None:
     """Wrong: `kept_tokens` is larger than the prefix that two prompts share."""
     rng = random.Random(seed)
     blocks = rng.choice([[], [VectorMemory(embedding=None)], [StaticMemory(facts=["Ana sails."])]])
@@ -61,7 +61,7 @@ def test_it_is_what_two_prompts_begin_with(seed: int, role: Any) -> None:
     assert prompts.kept_tokens == kept > (0 if role == "leading" else 0.3) * prompts.tokens
 
 
-def test_a_changed_message_is_not_kept() -> None:
+def test_kept_tokens_exclude_an_edited_message() -> None:
     """Wrong: `kept_tokens` counts a message that was edited without a change of its number."""
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "My code is 1234"})
@@ -73,7 +73,7 @@ def test_a_changed_message_is_not_kept() -> None:
         assert memory.get("s").kept_tokens == 0
 
 
-def test_calls_within_a_turn_count() -> None:
+def test_kept_tokens_include_the_rounds_of_tools_in_a_turn() -> None:
     """Wrong: `kept_tokens` ignores the rounds of tools within a turn."""
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "one two three"})
@@ -85,7 +85,7 @@ def test_calls_within_a_turn_count() -> None:
         assert second.kept_tokens == first.tokens - COUNTER.overhead
 
 
-def test_other_sessions_are_not_taken_for_this_one() -> None:
+def test_kept_tokens_are_measured_for_each_session() -> None:
     """Wrong: `kept_tokens` is 0 when two sessions alternate."""
     with AgentMemory("memory://", blocks=[]) as memory:
         for name in ("a", "b", "a", "b"):
@@ -110,7 +110,7 @@ def litellm() -> Any:
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4", "claude-sonnet-4-5"])
 @settings(max_examples=at_length(30))
 @given(messages=histories())
-def test_no_less_than_litellm(litellm: Any, model: str, messages: list[dict[str, Any]]) -> None:
+def test_litellm_counts_no_more(litellm: Any, model: str, messages: list[dict[str, Any]]) -> None:
     """Wrong: a context within our budget exceeds it by litellm's count."""
     chat = [view for m in messages for view in Message.of(m).views()]
     for message in chat:

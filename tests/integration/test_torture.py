@@ -36,7 +36,7 @@ OWNERS = {"user:u", "user:v", "session:s", "session:t"}
 
 
 @pytest.mark.timeout(300)
-def test_nothing_is_lost_and_nothing_is_twice(tmp_path: Path) -> None:
+def test_killed_writers_neither_lose_nor_duplicate_data(tmp_path: Path) -> None:
     """Wrong: `kill -9` or concurrent writers lose or duplicate a message or a record."""
     path = tmp_path / "memory.db"
     command = [sys.executable, "-m", "benchmarks", "durability", "--store", f"sqlite:///{path}"]
@@ -131,7 +131,7 @@ PLANTED: dict[str, tuple[Callable[[Place], object], set[str]]] = {
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-def test_the_verifier_finds_what_is_planted(place: Place, fault: str) -> None:
+def test_the_verifier_detects_planted_faults(place: Place, fault: str) -> None:
     """Wrong: a torture run reports success although data is lost or duplicated."""
     plant, expected = PLANTED[fault]
     plant(place)
@@ -151,7 +151,7 @@ def ledger() -> Ledger:
     return ledger
 
 
-def test_many_writers_share_a_session(ledger: Ledger) -> None:
+def test_the_verifier_tracks_unacknowledged_messages(ledger: Ledger) -> None:
     """Wrong: the verifier counts an unacknowledged message as lost, or ignores a lost one."""
     _said(ledger, Op("update", "shared", ("x",)), 7)
     ledger.begin(Op("update", "shared", ("y",)))
@@ -160,7 +160,7 @@ def test_many_writers_share_a_session(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("kind", [PostgresServer, MariaDBServer])
-def test_sql_servers(kind: type[PostgresServer | MariaDBServer]) -> None:
+def test_a_killed_sql_server_loses_no_messages(kind: type[PostgresServer | MariaDBServer]) -> None:
     """Wrong: an acknowledged message is lost, a retry is stored twice, a turn is stored in part, or
     a call hangs or raises a driver's error."""
     pytest.importorskip("psycopg" if kind is PostgresServer else "pymysql")
@@ -179,7 +179,7 @@ def test_sql_servers(kind: type[PostgresServer | MariaDBServer]) -> None:
         assert re.match(r"The (PostgreSQL|MySQL) server .*\.$", told), told
 
 
-def test_redis(tmp_path: Path) -> None:
+def test_a_killed_redis_server_loses_no_acknowledged_message(tmp_path: Path) -> None:
     """Wrong: the same on Redis with `appendfsync always`, or the benchmark's command fails."""
     try:
         binary = next(iter(redis_binaries().values()))

@@ -28,7 +28,7 @@ def memory_of(fake: FakeLLM, **fields: Any) -> AgentMemory:
     return with_model(fake, **{"namespace": "ns", "blocks": [VectorMemory()], **fields})
 
 
-def test_each_operation_is_a_span_of_the_conventions_name(spans: Spans, fake: FakeLLM) -> None:
+def test_each_operation_has_a_span_named_by_the_conventions(spans: Spans, fake: FakeLLM) -> None:
     """Wrong: a span lacks the names of OpenTelemetry's conventions."""
     with memory_of(fake) as memory:
         memory.update("s-1", [SAID, SAID], user_id="ana")
@@ -55,7 +55,7 @@ def test_each_operation_is_a_span_of_the_conventions_name(spans: Spans, fake: Fa
     assert all(one.kind.name == "INTERNAL" for one in spans.all())
 
 
-def test_a_turn_tells_recall_model_tools_and_storing(spans: Spans, fake: FakeLLM) -> None:
+def test_a_turn_has_spans_for_recall_model_tools_and_storing(spans: Spans, fake: FakeLLM) -> None:
     """Wrong: a trace lacks a model call's tokens or a tool's name."""
     fake.call(("memory_write", {"text": "Ana likes tea."}))
     fake.reply("Noted.")
@@ -88,7 +88,7 @@ def test_a_streamed_answer_is_one_span_to_its_end(spans: Spans, fake: FakeLLM) -
     assert spans.parents("chat any") == ["mine"]
 
 
-def test_what_blocks_ask_of_models_is_a_part_of_what_they_do(spans: Spans, fake: FakeLLM) -> None:
+def test_a_blocks_model_call_is_a_child_of_the_blocks_span(spans: Spans, fake: FakeLLM) -> None:
     """Wrong: a model call of a block, on another thread, starts a trace of its own."""
     fake.default = Model()
     blocks = [VectorMemory(), ExtractiveMemory()]
@@ -109,7 +109,7 @@ def test_what_blocks_ask_of_models_is_a_part_of_what_they_do(spans: Spans, fake:
     assert last[0].parent.span_id == spans.all("search_memory")[-1].context.span_id
 
 
-def test_nothing_that_was_said_is_told(spans: Spans, fake: FakeLLM) -> None:
+def test_spans_contain_no_text_of_messages(spans: Spans, fake: FakeLLM) -> None:
     """Wrong: a span contains text of messages."""
     with memory_of(fake) as memory:
         busy(memory, fake)
@@ -120,7 +120,9 @@ def test_nothing_that_was_said_is_told(spans: Spans, fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("asked", ["true", "SPAN_ONLY", "span_and_event"])
-def test_content(spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_span_content(
+    spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: with content switched on, spans lack it, or have it in a form of their own."""
     monkeypatch.setenv(tracing.CONTENT, asked)
     with memory_of(fake) as memory:
@@ -148,7 +150,7 @@ def busy(memory: AgentMemory, fake: FakeLLM) -> None:
     memory.completion("s-2", QUESTION, user_id="ana")
 
 
-def test_what_fails_is_told_by_its_kind(spans: Spans, fake: FakeLLM) -> None:
+def test_a_failed_span_has_the_error_type(spans: Spans, fake: FakeLLM) -> None:
     """Wrong: a failed span lacks the error's type."""
     with memory_of(fake) as memory:
         with pytest.raises(InvalidInput):
@@ -161,7 +163,7 @@ def test_what_fails_is_told_by_its_kind(spans: Spans, fake: FakeLLM) -> None:
     assert spans.one("chat any").status.status_code.name == "ERROR"
 
 
-def test_an_address_of_ones_own_is_told_the_trace(spans: Spans, fake: FakeLLM) -> None:
+def test_a_request_to_a_custom_address_has_a_trace_header(spans: Spans, fake: FakeLLM) -> None:
     """Wrong: a request to the user's own gateway lacks the trace header."""
     with memory_of(fake, embedding="openai/embed") as memory:
         memory.search(QUESTION, user_id="ana")
@@ -177,14 +179,14 @@ def test_an_address_of_ones_own_is_told_the_trace(spans: Spans, fake: FakeLLM) -
         assert set(sent) <= ids
 
 
-def test_a_public_provider_is_told_no_trace(fake: FakeLLM) -> None:
+def test_a_request_without_tracing_has_no_trace_header(fake: FakeLLM) -> None:
     """Wrong: without tracing, a request has a `traceparent` header."""
     with memory_of(fake) as memory:
         memory.completion("s-1", "Hello")
     assert all("traceparent" not in headers for headers in fake.headers)
 
 
-def test_without_a_provider_nothing_of_opentelemetry_is_imported(tmp_path: Path) -> None:
+def test_opentelemetry_is_not_imported_without_a_tracer_provider(tmp_path: Path) -> None:
     """Wrong: a process without tracing imports OpenTelemetry."""
     code = (
         "import sys\nfrom agent_memory import AgentMemory, VectorMemory\n"
@@ -199,7 +201,7 @@ def test_without_a_provider_nothing_of_opentelemetry_is_imported(tmp_path: Path)
     assert done.stdout.strip() == "[]"
 
 
-def test_imported_without_a_provider_it_makes_no_span() -> None:
+def test_no_span_is_created_without_a_tracer_provider() -> None:
     """Wrong: spans are made although no tracer provider is set."""
     pytest.importorskip("opentelemetry.trace")
     assert not tracing.is_on()

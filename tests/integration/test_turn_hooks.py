@@ -61,7 +61,7 @@ def told(memory: AgentMemory) -> list[tuple[Any, ...]]:
     return block._told
 
 
-def test_a_turn_of_ones_own_loop_is_told() -> None:
+def test_blocks_are_notified_of_a_turn_of_a_custom_loop() -> None:
     """Wrong: a block is notified of a turn before it is stored, twice, or not at all."""
     plain = Plain()
     with AgentMemory("memory://", blocks=[Diary(), plain]) as memory:
@@ -77,7 +77,7 @@ def test_a_turn_of_ones_own_loop_is_told() -> None:
         assert told(memory)[-1][-1] == "Hello!"
 
 
-def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
+def test_blocks_get_the_tool_calls_and_the_answer_of_a_completion() -> None:
     """Wrong: a block gets the answer of a turn without its tool calls."""
     with FakeLLM() as fake, with_model(fake, blocks=[Diary()]) as memory:
         fake.call(("memory_write", {"text": "Ana is vegetarian."}))
@@ -93,7 +93,7 @@ def test_a_completion_tells_its_tool_calls_and_its_answer() -> None:
         assert [one[0] for one in told(memory)][2:] == ["began"]
 
 
-def test_composites_and_namespaces_are_told_of_turns() -> None:
+def test_composites_and_namespaces_notify_blocks_of_turns() -> None:
     """Wrong: a composite or a shared namespace does not notify blocks of turns."""
     home = AgentMemory("memory://", blocks=[Diary()])
     with CompositeMemory({"home": home, "rules": StaticMemory(facts=["Be kind."])}) as both:

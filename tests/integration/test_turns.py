@@ -27,7 +27,7 @@ def logged(memory: AgentMemory, session_id: str = "s") -> list[tuple[str | None,
     return [(one.message.role, one.message.text()) for one in memory.history(session_id)]
 
 
-def test_before_turn_shows_the_context_and_the_turn_and_stores_nothing(memory: AgentMemory) -> None:
+def test_before_turn_returns_the_messages_and_stores_nothing(memory: AgentMemory) -> None:
     """Wrong: the question is stored without an answer, or earlier messages are not sent."""
     memory.update("s", [Q, A], user_id="ada")
     turn = memory.before_turn("s", "And in Rome?", user_id="ada")
@@ -71,13 +71,13 @@ def test_recalls_are_for_the_question(url: str) -> None:
     ],
     ids=["nothing", "system", "call", "result", "none", "blank", "blank, call and result"],
 )
-def test_a_turn_that_no_model_can_go_on_with_is_refused(memory: AgentMemory, message: Any) -> None:
+def test_a_turn_that_a_provider_would_refuse_is_rejected(memory: AgentMemory, message: Any) -> None:
     """Wrong: a turn that a provider would refuse is accepted."""
     with pytest.raises(InvalidMessage):
         memory.before_turn("s", message)
 
 
-def test_a_turn_that_cannot_fit_is_shown_in_part(url: str) -> None:
+def test_a_turn_that_does_not_fit_is_shortened(url: str) -> None:
     """Wrong: a long turn is refused, exceeds the budget, or loses its newest message."""
     with AgentMemory(store=url, max_tokens=200) as memory:
         turn = memory.before_turn("s", "first " + "word " * 400)
@@ -93,7 +93,7 @@ def test_a_turn_that_cannot_fit_is_shown_in_part(url: str) -> None:
         assert memory.sessions() == []
 
 
-def test_a_turn_is_stored_as_it_was(memory: AgentMemory) -> None:
+def test_a_turn_is_stored_unchanged(memory: AgentMemory) -> None:
     """Wrong: a message's order or a field is lost."""
     turn = memory.before_turn("s", [Q, call(["a", "b"]), result("b"), result("a")], user_id="ada")
     answer = {"role": "assistant", "content": "Rain.", "reasoning_content": "wet", "extra": [1]}
@@ -111,7 +111,7 @@ def test_a_turn_is_stored_as_it_was(memory: AgentMemory) -> None:
     ids=["nothing", "question", "call", "result", "no-result", "one-result", "no-call", "system",
          "none", "no-choice"],
 )  # fmt: skip
-def test_half_a_turn_is_refused(memory: AgentMemory, answer: Any) -> None:
+def test_an_incomplete_turn_is_rejected(memory: AgentMemory, answer: Any) -> None:
     """Wrong: a call without its result is stored, and later requests are refused for it."""
     memory.update("s", [Q, A])
     turn = memory.before_turn("s", "Why?")
@@ -122,7 +122,7 @@ def test_half_a_turn_is_refused(memory: AgentMemory, answer: Any) -> None:
     assert len(logged(memory)) == 4
 
 
-def test_a_system_message_of_the_turn_becomes_the_sessions(memory: AgentMemory) -> None:
+def test_a_system_message_in_a_turn_replaces_the_sessions_one(memory: AgentMemory) -> None:
     """Wrong: the model gets two system messages, or the next turn gets none."""
     system = {"role": "system", "content": "Be brief."}
     memory.update("s", {"role": "system", "content": "Be long."})
@@ -152,7 +152,7 @@ def test_a_failing_store_stores_all_or_nothing(step: str) -> None:
     memory.close()
 
 
-def test_a_turn_outlasts_what_others_do_meanwhile(url: str) -> None:
+def test_a_turn_is_stored_although_the_window_moved_meanwhile(url: str) -> None:
     """Wrong: a turn is refused or split because the window moved while the model answered."""
     fields: dict[str, Any] = {"max_tokens": 200, "overflow": Summarize(max_summary_tokens=40)}
     with (

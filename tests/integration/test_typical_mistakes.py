@@ -89,7 +89,7 @@ MISTAKES: dict[str, tuple[Act, str]] = {
 
 
 @pytest.mark.parametrize(("act", "sentence"), MISTAKES.values(), ids=MISTAKES)
-def test_it_says_what_to_do(act: Act, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_a_remedy(act: Act, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     refused = pytest.raises((AgentMemoryError, TypeError))
     with AgentMemory(store="memory://") as memory, refused as caught:
@@ -107,7 +107,9 @@ def test_it_says_what_to_do(act: Act, sentence: str, monkeypatch: pytest.MonkeyP
      ("OVERFLOW__KEEP_MESAGES", "3", "`overflow` has no setting `keep_mesages`. Did you mean "
       "`keep_messages`?")],
 )  # fmt: skip
-def test_environment(monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str) -> None:
+def test_an_invalid_environment_variable_raises_a_clear_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, sentence: str
+) -> None:
     monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KIND", "trim")
     monkeypatch.setenv(f"AGENT_MEMORY_{name}", value)
     with pytest.raises(InvalidSetting) as caught:
@@ -124,13 +126,13 @@ async def told(memory: AsyncAgentMemory) -> str:
     return str(caught.value)
 
 
-def test_a_mistake_in_async_code_answers_what_to_do() -> None:
+def test_a_mistake_in_async_code_raises_an_error_with_a_remedy() -> None:
     import asyncio
 
     assert "Pass other arguments by name" in asyncio.run(told(AsyncAgentMemory(store="memory://")))
 
 
-def test_errors_within_calls_and_settings() -> None:
+def test_errors_of_the_callers_functions_are_raised_unchanged() -> None:
     """Wrong: an error of the caller's function is replaced, or an invalid value is shown."""
 
     def broken(text: str) -> str:

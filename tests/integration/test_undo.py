@@ -83,7 +83,7 @@ TOLD = [together, apart, waiting]
 
 
 @pytest.mark.parametrize("told", TOLD)
-def test_nothing_is_left(
+def test_removed_data_leaves_no_trace(
     store: Store, fake: FakeLLM, told: Callable[[AgentMemory, Sequence[Any]], None]
 ) -> None:
     """Wrong: after a pop, a call shows a trace of the popped messages."""
@@ -101,7 +101,7 @@ def test_nothing_is_left(
 
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("kind", ["split", "qdrant", "qdrant server"])
-def test_nothing_is_left_elsewhere(
+def test_popped_messages_leave_no_trace_in_separate_stores(
     fake: FakeLLM, kind: str, told: Callable[[AgentMemory, Sequence[Any]], None]
 ) -> None:
     """Wrong: a pop leaves data in a separate store of system messages or vectors."""
@@ -120,7 +120,9 @@ def test_nothing_is_left_elsewhere(
         assert_alike(memory, twin)
 
 
-def test_a_missing_block(store: Store, fake: FakeLLM, caplog: pytest.LogCaptureFixture) -> None:
+def test_pop_cleans_any_block(
+    store: Store, fake: FakeLLM, caplog: pytest.LogCaptureFixture
+) -> None:
     """Wrong: a pop by a memory without the blocks leaves their records of the popped messages."""
     with twins(fake, store=store) as (memory, twin):
         together(memory, POPPED)
@@ -148,7 +150,7 @@ class Digests(Echo):
         self.resources.store.put_records(self.name, [record], lease=scope.lease)
 
 
-def test_a_record_of_many_messages_is_made_anew() -> None:
+def test_a_record_of_several_messages_is_rebuilt_after_a_pop() -> None:
     """Wrong: a record of popped and remaining messages keeps popped words, or is not remade."""
     with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=[Digests()])) as memory:
         memory.update("s", [said("one"), said("two")], user_id="ada")
@@ -169,7 +171,7 @@ def long(number: int, popped: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("writer", ["model", "local", "redone"])
 @pytest.mark.parametrize("count", [1, 20, 30])
-def test_a_summary_of_what_was_taken_back(fake: FakeLLM, writer: str, count: int) -> None:
+def test_a_summary_has_no_text_of_popped_messages(fake: FakeLLM, writer: str, count: int) -> None:
     """Wrong: the summary contains text of a popped message."""
     fake.default = lambda body: body["messages"][-1]["content"]  # it repeats its whole input
     fields: dict[str, Any] = {"overflow": Summarize(max_summary_tokens=120), "max_tokens": 700}
@@ -213,7 +215,7 @@ def mixing(body: dict[str, Any]) -> str:
 @pytest.mark.long
 @settings(max_examples=at_length(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=4, max_size=10))
-def test_whatever_was_said_and_taken_back(
+def test_no_order_of_calls_shows_text_of_popped_messages(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Wrong: some order of calls shows text of a popped message, or loses another message."""
@@ -263,7 +265,7 @@ class Dying:
 
 
 @pytest.mark.long
-def test_a_pop_that_dies(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_pop_is_consistent(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a process that dies during a pop leaves a block between the old and new log."""
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
@@ -300,7 +302,7 @@ class Slow(VectorMemory):
         super().update(scope, entries)
 
 
-def test_pop_while_a_block_absorbs(fake: FakeLLM) -> None:
+def test_a_pop_while_a_block_absorbs_leaves_no_record(fake: FakeLLM) -> None:
     """Wrong: a message that is popped while a block absorbs it leaves a record."""
     begun, go_on = threading.Event(), threading.Event()
     blocks = Slow(begun=begun, go_on=go_on), ExtractiveMemory()

@@ -11,7 +11,7 @@ from agent_memory.engine.values import key_values
 from agent_memory.engine.values.items import Put
 
 
-def test_a_value_is_kept_by_namespace_and_key(memory: AgentMemory) -> None:
+def test_a_value_is_stored_by_user_namespace_and_key(memory: AgentMemory) -> None:
     """Wrong: another key's, namespace's or user's value is returned, or `created_at` changes."""
     values = memory.values("ana")
     first = values.put(("prefs", "ui"), "theme", {"dark": True, "sizes": [1, 2.5, None]})
@@ -32,7 +32,7 @@ def test_a_value_is_kept_by_namespace_and_key(memory: AgentMemory) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 0, "text", [], {}, [{"a": ["b"]}], "x" * 200_000, True])
-def test_a_value_of_any_shape_comes_back(memory: AgentMemory, value: Any) -> None:
+def test_a_value_of_any_shape_is_returned_unchanged(memory: AgentMemory, value: Any) -> None:
     """Wrong: a value is refused or changed."""
     values = memory.values()
     values.put((), "k", value)
@@ -41,7 +41,7 @@ def test_a_value_of_any_shape_comes_back(memory: AgentMemory, value: Any) -> Non
     assert values.get((), "k") == found
 
 
-def test_what_is_given_is_a_copy(memory: AgentMemory) -> None:
+def test_changes_to_a_returned_value_do_not_change_the_stored_one(memory: AgentMemory) -> None:
     """Wrong: a caller who changes a returned value changes the stored one."""
     values = memory.values()
     given = {"tags": ["a"]}
@@ -54,7 +54,7 @@ def test_what_is_given_is_a_copy(memory: AgentMemory) -> None:
         assert one.value == {"tags": ["a"]}
 
 
-def test_namespaces_are_found_by_whole_labels(memory: AgentMemory) -> None:
+def test_namespaces_match_only_complete_labels(memory: AgentMemory) -> None:
     """Wrong: ("user",) finds values of ("users",), or a special character splits a label."""
     values = memory.values()
     paths = [("users", "a"), ("users", "a", "x"), ("users", "ab"), ("user",), ("u%\x1fs", "\u00e4")]
@@ -73,7 +73,7 @@ def test_namespaces_are_found_by_whole_labels(memory: AgentMemory) -> None:
     assert values.namespaces(("users",)) == [("users", "ab")]
 
 
-def test_a_search_keeps_what_meets_its_conditions(memory: AgentMemory) -> None:
+def test_a_search_returns_only_values_that_meet_its_conditions(memory: AgentMemory) -> None:
     """Wrong: a condition is ignored, or matches a value without the field."""
     values = memory.values()
     for number in range(10):
@@ -98,7 +98,7 @@ def test_a_search_keeps_what_meets_its_conditions(memory: AgentMemory) -> None:
             values.search(("n",), where=wrong)  # type: ignore[arg-type]
 
 
-def test_a_search_by_meaning_gives_the_nearest_first(memory: AgentMemory) -> None:
+def test_a_search_by_meaning_returns_the_nearest_values_first(memory: AgentMemory) -> None:
     """Wrong: a value without texts ranks before others, or passes a minimum score."""
     values = memory.values()
     values.put(("n",), "bare", {"text": "I love the sea"})
@@ -142,14 +142,14 @@ def test_an_expired_value_is_gone(memory: AgentMemory, monkeypatch: pytest.Monke
     ("namespace", "key"),
     [("text", "k"), (("a", ""), "k"), (("a",), ""), ((1,), "k"), (("a" * 400,), "k"), (("a",), 3)],
 )
-def test_what_names_no_place_is_refused(memory: AgentMemory, namespace: Any, key: Any) -> None:
+def test_invalid_namespace_or_key_is_refused(memory: AgentMemory, namespace: Any, key: Any) -> None:
     """Wrong: an invalid namespace or key is accepted, or raises a bare TypeError."""
     with pytest.raises(InvalidInput):
         memory.values().put(namespace, key, 1)
     assert memory.values().namespaces() == []
 
 
-def test_many_are_kept_all_or_none(memory: AgentMemory) -> None:
+def test_put_many_stores_all_values_or_none(memory: AgentMemory) -> None:
     """Wrong: `put_many` stores the first value although the second is invalid."""
     values = memory.values()
     with pytest.raises(InvalidInput):
@@ -159,7 +159,7 @@ def test_many_are_kept_all_or_none(memory: AgentMemory) -> None:
     assert [(one.namespace, one.value) for one in kept] == [(("a",), 3), (("b",), 2)]
 
 
-def test_a_sessions_values_go_with_it(memory: AgentMemory) -> None:
+def test_deleting_a_session_deletes_its_values(memory: AgentMemory) -> None:
     """Wrong: values of a session without messages are not deleted with it."""
     values = memory.session("s").owner().values()
     values.put(("n",), "k", "its own")
@@ -169,7 +169,7 @@ def test_a_sessions_values_go_with_it(memory: AgentMemory) -> None:
     assert values.namespaces() == []
 
 
-def test_another_process_sees_what_was_put(url: str) -> None:
+def test_another_process_sees_new_and_deleted_values(url: str) -> None:
     """Wrong: a process does not see values that another one put or deleted."""
     with AgentMemory(store=url, blocks=[]) as one, AgentMemory(store=url, blocks=[]) as other:
         for number in range(3):
@@ -181,7 +181,7 @@ def test_another_process_sees_what_was_put(url: str) -> None:
         assert other.values().search() == []
 
 
-def test_threads_that_put_lose_nothing(memory: AgentMemory) -> None:
+def test_concurrent_puts_lose_no_value(memory: AgentMemory) -> None:
     """Wrong: concurrent writers of one namespace undo each other's changes."""
     values = memory.values("ana")
 
@@ -205,7 +205,7 @@ async def _awaited(memory: AgentMemory) -> Any:
     return None if found is None else found.value
 
 
-def test_values_awaited(memory: AgentMemory) -> None:
+def test_async_code_can_use_values(memory: AgentMemory) -> None:
     """Wrong: async code cannot use values."""
     import asyncio
 

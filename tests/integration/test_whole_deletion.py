@@ -69,7 +69,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
-def test_few_statements(tmp_path: Path, statements: list[str]) -> None:
+def test_a_deletion_takes_few_statements(tmp_path: Path, statements: list[str]) -> None:
     """Wrong: each block and collection takes its own statements."""
     with AgentMemory(str(tmp_path / "memory.db")) as memory:
         for session_id, owner in (("s", "ada"), ("t", "bob")):
@@ -101,7 +101,7 @@ def test_statements_do_not_grow_with_sessions(tmp_path: Path, statements: list[s
     assert fewest[12] - fewest[2] <= 2, fewest  # more tombstones than fit one statement
 
 
-def test_all_of_a_user_goes_and_nothing_else(tmp_path: Path) -> None:
+def test_a_user_deletion_deletes_only_the_users_data(tmp_path: Path) -> None:
     with (
         closing(open_store(f"sqlite:///{tmp_path}/memory.db")) as store,
         AgentMemory(settings(store)) as memory,
@@ -121,7 +121,7 @@ def test_all_of_a_user_goes_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("of_user", [True, False])
-def test_cut_short_anywhere(of_user: bool) -> None:
+def test_an_interrupted_deletion_is_undone_or_completed(of_user: bool) -> None:
     """Wrong: an interrupted deletion is partly done, and no worker finishes it."""
     step, done = 1, False
     while not done:
@@ -153,7 +153,7 @@ def test_cut_short_anywhere(of_user: bool) -> None:
     assert step > 5
 
 
-def test_a_session_that_begins_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_begun_during_a_user_deletion_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a session that begins during the user's deletion is lost or cannot be searched."""
     store = MemoryStore()
     with AgentMemory(settings(store)) as other:
@@ -174,7 +174,7 @@ def test_a_session_that_begins_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) 
     assert not store.records("_notes", "user deletions")
 
 
-def test_a_note_that_is_changed_meanwhile_does_not_come_back() -> None:
+def test_a_note_changed_during_a_user_deletion_is_deleted() -> None:
     """Wrong: a note that another writer holds a lock on survives the user's deletion."""
     store = MemoryStore()
     with AgentMemory(settings(store)) as other, AgentMemory(settings(store)) as memory:

@@ -172,7 +172,7 @@ def replay(act: Act) -> Iterator[tuple[str, Any]]:
 
 
 @operation(0.3, "search", "open", "share", "shares", kind="everyone")
-def what_holds_for_all(act: Act) -> Iterator[tuple[str, Any]]:
+def read_without_user(act: Act) -> Iterator[tuple[str, Any]]:
     yield "", act.memory.search(act.victim)
     yield "", act.memory.open("skills").all()
     yield "", [act.memory.share(name).agents() for name in operations.shares(act.memory)]

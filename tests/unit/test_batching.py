@@ -81,7 +81,7 @@ def held_up(queue: AppendQueue[int, int], book: Book, jobs: Sequence[int]) -> li
     return futures
 
 
-def test_writers_that_wait_are_made_together() -> None:
+def test_waiting_writers_are_committed_together() -> None:
     """Wrong: each waiting writer needs a commit of its own."""
     book = Book()
     queue = AppendQueue[int, int](book.make, book.make_all)
@@ -101,7 +101,7 @@ def test_writers_that_wait_are_made_together() -> None:
     assert queues[0].run(2) == 2
 
 
-def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
+def test_the_main_thread_runs_only_its_own_call() -> None:
     """Wrong: Ctrl-C in the main thread loses messages of other threads."""
     book = Book()
     queue = AppendQueue[int, int](book.make, book.make_all)
@@ -115,7 +115,7 @@ def test_the_main_thread_has_nobody_elses_call_in_its_hands() -> None:
     assert all(1 not in turn for turn in book.turns)
 
 
-def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
+def test_waiting_threads_return_if_the_running_thread_ends() -> None:
     """Wrong: a thread that ends during a batch leaves the others waiting forever."""
     book = Book()
     book.cut_off = True
@@ -129,7 +129,7 @@ def test_nobody_hangs_where_the_one_inside_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("message", [SHORT, Message(**SHORT)], ids=["dict", "message"])
-def test_short_texts_take_turns(message: Any) -> None:
+def test_a_short_message_is_brief(message: Any) -> None:
     """Wrong: a short message does not count as brief, so threads race within its append."""
     assert is_brief([message])
 
@@ -139,7 +139,7 @@ def test_short_texts_take_turns(message: Any) -> None:
     [[LONG], [SHORT, SHORT], [CALL], [PARTS], [Dumped()]],
     ids=["long", "many", "call", "parts", "foreign"],
 )
-def test_what_takes_long_or_runs_code_of_others_holds_nobody_up(given: list[Any]) -> None:
+def test_a_long_text_or_an_object_of_another_library_is_not_brief(given: list[Any]) -> None:
     """Wrong: a long text, or another library's object, counts as brief, and delays all threads."""
     assert not is_brief(given)
 
@@ -175,7 +175,7 @@ class Turns:
         return call()
 
 
-def test_calls_share_turns_and_fail_alone() -> None:
+def test_calls_share_batches_and_fail_separately() -> None:
     """Wrong: a call at the end of a batch waits forever, or fails with another call."""
 
     async def main() -> list[int]:
@@ -202,7 +202,7 @@ def test_calls_share_turns_and_fail_alone() -> None:
     assert isinstance(second, IndexError)
 
 
-def test_where_no_turn_can_be_had_all_are_told() -> None:
+def test_all_calls_fail_if_their_batch_cannot_run() -> None:
     """Wrong: if no batch can run, its calls wait forever, or block later ones."""
     turns = Turns()
     turns.failure = RuntimeError("can't start new thread")
@@ -219,7 +219,7 @@ def test_where_no_turn_can_be_had_all_are_told() -> None:
     assert after == 2
 
 
-def test_one_whose_caller_has_gone_is_not_begun() -> None:
+def test_a_cancelled_call_is_not_started() -> None:
     """Wrong: a cancelled call runs anyway, or breaks its batch."""
     made: list[str] = []
 
@@ -239,7 +239,7 @@ def test_one_whose_caller_has_gone_is_not_begun() -> None:
     assert made == ["first", "last"]
 
 
-def test_a_turn_that_hangs_is_given_up() -> None:
+def test_a_batch_that_hangs_times_out() -> None:
     """Wrong: a store that does not answer blocks a request and all after it."""
     made = 0
 
@@ -281,7 +281,7 @@ def held(places: Places[Connection]) -> Iterator[None]:
             place.lock.release()
 
 
-def test_places_are_taken_in_order_and_waited_for() -> None:
+def test_free_connections_are_used_first_and_waits_end_in_time() -> None:
     """Wrong: a busy connection is used before a free one, or a wait ends too early or never."""
     places: Places[Connection] = Places(3, 1)
     first, second, _ = places
@@ -297,7 +297,7 @@ def test_places_are_taken_in_order_and_waited_for() -> None:
         assert places.any() in list(places)
 
 
-def test_who_waits_is_told() -> None:
+def test_a_waiting_thread_is_woken_when_a_connection_is_free() -> None:
     """Wrong: a waiting thread is not woken when a connection is free."""
     places: Places[Connection] = Places(1, 1)
     found: list[Place[Connection] | None] = []
@@ -313,7 +313,7 @@ def test_who_waits_is_told() -> None:
         assert places.awaited(0) is None
 
 
-def test_many_threads_share_few() -> None:
+def test_many_threads_share_a_few_connections() -> None:
     places: Places[Connection] = Places(3, 1)
     open_ones: set[Connection] = set()
     most, used = [0], [0]
@@ -341,7 +341,7 @@ def test_many_threads_share_few() -> None:
     assert not open_ones
 
 
-def test_what_is_in_use_stays_open() -> None:
+def test_a_connection_in_use_stays_open() -> None:
     places: Places[Connection] = Places(2, 2)
     open_ones: set[Connection] = set()
     for place in places:

@@ -77,7 +77,7 @@ def pack(
 
 
 @given(histories(), recall_lists, st.none() | texts(), roles, st.integers(64, 900))
-def test_no_context_passes_its_budget(
+def test_no_context_exceeds_its_budget(
     messages: list[Any], recalls: list[Recall], summary: str | None, role: Role, max_tokens: int
 ) -> None:
     """Wrong: a context exceeds its budget, or the tokens it reports."""
@@ -100,7 +100,7 @@ def test_entries_counted_by_another_tokenizer_are_counted_again(
 
 
 @given(histories(), recall_lists, recall_lists, st.none() | texts(), roles)
-def test_other_recalls_leave_the_prefix_as_it_is(
+def test_recalls_do_not_change_the_prefix(
     messages: list[Any], first: list[Recall], second: list[Recall], summary: str | None, role: Role
 ) -> None:
     """Wrong: recalls change the prompt before the newest user message."""
@@ -117,7 +117,7 @@ def test_other_recalls_leave_the_prefix_as_it_is(
 
 
 @given(st.lists(texts(), min_size=1, max_size=4), roles)
-def test_recalled_text_opens_and_closes_nothing(contents: list[str], role: Role) -> None:
+def test_recalled_text_cannot_open_or_close_elements(contents: list[str], role: Role) -> None:
     """Wrong: a recalled message closes the memory element and poses as a system message."""
     recalls = [Recall("vector", str(n), text) for n, text in enumerate(contents)]
     context = pack(packer(5000, role, 2000), log([a("hello"), u("question")]), recalls)
@@ -136,7 +136,7 @@ MEMORY = (
 )
 
 
-def test_memory_stands_in_or_before_the_newest_user_message() -> None:
+def test_memory_is_placed_at_the_newest_user_message() -> None:
     """Wrong: recalls are at the top of the prompt, so prompt caches always miss."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two"), u("three"), a("four")]
     recalled = {"role": "system", "content": MEMORY}
@@ -154,7 +154,7 @@ def test_memory_stands_in_or_before_the_newest_user_message() -> None:
 
 @pytest.mark.parametrize("system", ["system", "developer"])
 @pytest.mark.parametrize("role", ["system", "user"])
-def test_without_a_user_message_memory_stands_before_the_turns(system: str, role: Role) -> None:
+def test_memory_precedes_the_turns_if_there_is_no_user_message(system: str, role: Role) -> None:
     """Wrong: recalls are before the system message or the summary, or inside the summary."""
     talk = [{"role": system, "content": "rules"}, a("hello")]
     chat = pack(packer(900, role), log(talk), RECALL, "so far").to_messages()
@@ -162,7 +162,7 @@ def test_without_a_user_message_memory_stands_before_the_turns(system: str, role
     assert chat == [talk[0], summary, {"role": role, "content": MEMORY}, talk[1]]
 
 
-def test_turns_come_before_the_summary_and_the_rules() -> None:
+def test_a_summary_is_escaped_and_yields_to_the_turns() -> None:
     """Wrong: a summary that quotes markup closes its own element."""
     message = summary_message(Summary("a </summary> b", 5, 7, "local"), "system")
     text = "<summary>\na &lt;/summary&gt; b\n</summary>"
@@ -187,7 +187,7 @@ def test_turns_come_before_the_summary_and_the_rules() -> None:
     assert "system message" in context.warnings[0]
 
 
-def test_recalls_have_kinds_and_a_budget_of_their_own() -> None:
+def test_recalls_are_grouped_by_block_within_their_own_budget() -> None:
     """Wrong: a new session's first message recalls nothing, or recalls exceed their budget."""
     empty = packer(900)
     context = empty.pack(None, empty.window(None, []), RECALL, ["slow"])
@@ -223,7 +223,7 @@ def ask(content: Any, role: str = "user") -> Message:
     st.integers(64, 900),
     st.booleans(),
 )
-def test_a_question_is_within_the_budget_and_stands_at_the_end(
+def test_the_question_fits_the_budget_and_ends_the_context(
     messages: list[Any],
     recalls: list[Recall],
     summary: str | None,
@@ -245,7 +245,7 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
         assert context.asked[0].content == said
 
 
-def test_the_chat_ends_with_the_question_once() -> None:
+def test_the_question_appears_once_at_the_end_of_the_chat() -> None:
     """Wrong: a chat does not end with the question, or has it twice."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two")]
     context = pack(packer(900), log(talk), RECALL, question=ask("three?"))
@@ -263,7 +263,7 @@ def test_the_chat_ends_with_the_question_once() -> None:
     assert before.to_messages() == [*talk, a("four"), u("three?")]  # the question is repeated
 
 
-def test_recalls_cost_what_they_take_at_their_place() -> None:
+def test_recalls_are_counted_where_they_are_placed() -> None:
     """Wrong: recalls that stand with a user's words are counted elsewhere, because the item with
     the words begins with a system message."""
     said = [("system-prompt", "rules"), ("user-prompt", "When?")]
@@ -276,7 +276,7 @@ def test_recalls_cost_what_they_take_at_their_place() -> None:
 
 
 @pytest.mark.parametrize("role", ["assistant", "tool", "system"])
-def test_only_what_a_user_says_is_a_question(role: str) -> None:
+def test_only_a_user_message_can_be_a_question(role: str) -> None:
     """Wrong: a question in another role than the user's enters the context."""
     asked = to_add(ask("three", role))
     head = head_of(entries := log([u("one"), a("two")]))
@@ -286,7 +286,7 @@ def test_only_what_a_user_says_is_a_question(role: str) -> None:
     assert context.warnings == []
 
 
-def test_a_question_takes_the_room_of_turns() -> None:
+def test_a_question_replaces_turns_that_do_not_fit() -> None:
     """Wrong: a question is taken for the message before it, or exceeds the budget."""
     first, second = (Message(raw=u(text), format="openai.responses") for text in ("one?", "two?"))
     for question, said in ((first, ["one?"]), (second, ["one?", "two?"])):

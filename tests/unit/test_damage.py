@@ -44,7 +44,7 @@ def spoilt(field: str, value: object) -> Document:
     return one._replace(**{name: json.dumps({**json.loads(getattr(one, name)), field: value})})
 
 
-def test_a_sound_document() -> None:
+def test_an_intact_document_is_read() -> None:
     """Wrong: a sound document is read as damaged."""
     assert head_of(stored()) == head()
     lag = lag_of(stored(), "facts")
@@ -62,7 +62,7 @@ def test_a_sound_document() -> None:
         ("start", 1.5),
     ],
 )
-def test_a_damaged_document(field: str, value: object) -> None:
+def test_a_damaged_document_raises_damaged_with_readable_fields(field: str, value: object) -> None:
     """Wrong: damage raises a foreign error, or hides the fields of a head that can be read."""
     with pytest.raises(Damaged, match=rf"Session 's' .*\({field}\)") as raised:
         head_of(spoilt(field, value))
@@ -73,7 +73,7 @@ def test_a_damaged_document(field: str, value: object) -> None:
     assert getattr(damage.head, field) != value
 
 
-def test_damaged_cursors_and_lines_are_named() -> None:
+def test_damaged_cursors_and_entries_are_named_in_the_error() -> None:
     """Wrong: a block whose cursor is damaged is forgotten, so a deletion leaves its records."""
     broken = stored()._replace(about='{"cursors":{"facts":12,"vector":3')
     with pytest.raises(Damaged) as raised:
@@ -86,7 +86,7 @@ def test_damaged_cursors_and_lines_are_named() -> None:
             entry_of(line._replace(**{field: "x"}))
 
 
-def test_what_is_left_out_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_omitted_rows_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: the same damage is logged every two seconds, or never."""
 
     def decode(row: int) -> int:

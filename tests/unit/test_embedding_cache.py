@@ -36,7 +36,7 @@ class CountingEmbedder:
         return unit_rows([[len(text), 1] for text in texts])
 
 
-def test_only_misses_are_embedded_and_the_oldest_go() -> None:
+def test_only_cache_misses_are_embedded_and_old_texts_are_evicted() -> None:
     """Wrong: a cached text is embedded again, or not the least recently used one goes."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner)
@@ -54,7 +54,7 @@ def test_only_misses_are_embedded_and_the_oldest_go() -> None:
     assert np.array_equal(cached.embed(texts), CountingEmbedder().embed(texts))
 
 
-def test_a_cache_is_the_inner_embedder_without_failures() -> None:
+def test_callers_and_failures_do_not_change_the_cached_vectors() -> None:
     """Wrong: a caller who changes a returned array changes the cache."""
     cached = CachedEmbedder(CountingEmbedder())
     cached.embed(["a"])[:] = 7
@@ -77,7 +77,7 @@ def test_a_cache_is_the_inner_embedder_without_failures() -> None:
 
 
 @given(st.lists(st.lists(st.text(max_size=5))), st.integers(1, 5))
-def test_it_answers_as_the_inner_embedder_does(calls: list[list[str]], size: int) -> None:
+def test_a_cache_returns_vectors_of_the_inner_embedder(calls: list[list[str]], size: int) -> None:
     """Wrong: a mix of hits, misses and duplicates returns rows out of order."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner, size=size)
@@ -87,7 +87,7 @@ def test_it_answers_as_the_inner_embedder_does(calls: list[list[str]], size: int
     assert all(batch for batch in inner.batches)
 
 
-def test_odd_texts_never_reach_the_model() -> None:
+def test_empty_and_invalid_texts_never_reach_the_model() -> None:
     """Wrong: an empty or invalid text reaches the model, or a row of zeros gives NaN."""
     rows = unit_rows([[3, 4], [0, 0]])
     assert rows.tolist() == [[pytest.approx(0.6), pytest.approx(0.8)], [0, 0]]
@@ -114,7 +114,7 @@ def test_odd_texts_never_reach_the_model() -> None:
     assert CachedEmbedder(CountingEmbedder()).embed(["\ud83d"]).shape == (1, 2)
 
 
-def test_what_many_ask_at_once_is_embedded_once() -> None:
+def test_concurrent_requests_for_a_text_embed_it_once() -> None:
     """Wrong: concurrent callers each embed the same text."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner)
@@ -143,7 +143,7 @@ def test_what_many_ask_at_once_is_embedded_once() -> None:
     assert cached._pending == {}
 
 
-def test_an_encoder_that_returns_too_few_is_named() -> None:
+def test_an_encoder_that_returns_too_few_rows_raises_an_error() -> None:
     """Wrong: an encoder that returns too few rows raises a bare ValueError of `zip`."""
 
     class Short(CountingEmbedder):
@@ -166,7 +166,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(0, 12), st.integers(0, 2))
-def test_least_recently_used_go(steps: list[tuple[str, str, int]], most: int, least: int) -> None:
+def test_lru_entries_are_evicted(steps: list[tuple[str, str, int]], most: int, least: int) -> None:
     """Wrong: the cache exceeds its limit, drops too much, or drops the entry used last."""
     cache: Cache[str, int] = Cache(most, lambda size: size, least)
     wanted: dict[str, int] = {}
@@ -194,7 +194,7 @@ def test_least_recently_used_go(steps: list[tuple[str, str, int]], most: int, le
 
 
 @dataclass(frozen=True)
-class _Made:
+class _LazyItems:
     size: int
 
     @lazy_property
@@ -203,16 +203,16 @@ class _Made:
         return [0] * self.size
 
 
-def test_it_is_made_when_it_is_read_and_kept() -> None:
+def test_a_lazy_value_is_computed_once_for_each_object() -> None:
     """Wrong: each read makes a new value, or all objects share one."""
-    one, other = _Made(2), _Made(3)
+    one, other = _LazyItems(2), _LazyItems(3)
     assert one.__dict__ == {"size": 2}
     assert one.items is one.items
     assert (len(one.items), len(other.items)) == (2, 3)
-    assert _Made.items.__doc__ == "So many."
+    assert _LazyItems.items.__doc__ == "So many."
 
 
-def test_one_that_is_being_made_keeps_no_other_waiting() -> None:
+def test_computing_one_lazy_value_does_not_block_another() -> None:
     """Wrong: making one object's value blocks another object."""
     making, go_on = threading.Event(), threading.Event()
 

@@ -19,7 +19,7 @@ def encoded(secret: bytes) -> str:
     return base64.b64encode(secret).decode()
 
 
-def test_sealed_texts_open_and_differ() -> None:
+def test_encrypted_texts_can_be_decrypted_and_differ() -> None:
     """Wrong: a text is decrypted with changes, or nonces repeat, which exposes the key."""
     keys = Keys({"k": SECRET})
     for plain in (b"", b"said", "😀\x00".encode(), b"x" * 5_000_000):
@@ -45,14 +45,14 @@ def test_sealed_texts_open_and_differ() -> None:
         ("system", "default", "s"),
     ],
 )
-def test_nothing_opens_at_another_place(place: tuple[object, ...]) -> None:
+def test_a_ciphertext_cannot_be_decrypted_at_another_place(place: tuple[object, ...]) -> None:
     """Wrong: encrypted records can be swapped or moved between sessions unnoticed."""
     keys = Keys({"k": SECRET})
     with pytest.raises(Undecryptable):
         keys.open(place, keys.current.seal(PLACE, b"said"))
 
 
-def test_every_change_is_noticed_and_named() -> None:
+def test_every_change_of_a_ciphertext_is_detected() -> None:
     """Wrong: an altered record is decrypted to garbage."""
     keys = Keys({"k": SECRET, "l": SECRET})
     seals = (keys.current.seal(PLACE, b"said") for _ in range(10_000))
@@ -76,7 +76,7 @@ def test_every_change_is_noticed_and_named() -> None:
         keys.open(PLACE, "said")
 
 
-def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the wrong key is used for writing, or URL-safe base64 is refused."""
     secret = b"\xfb\xff" * 16
     urlsafe = base64.urlsafe_b64encode(secret).decode()
@@ -104,7 +104,7 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"k:{encoded(SECRET)},k:{encoded(OTHER)}", "two keys with the id 'k'"),
     ],
 )
-def test_bad_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, told: str) -> None:
+def test_bad_key_is_hidden(monkeypatch: pytest.MonkeyPatch, value: str | None, told: str) -> None:
     """Wrong: an invalid variable fails only at the first message, or its error shows the key."""
     if value is None:
         monkeypatch.delenv(VARIABLE, raising=False)
@@ -132,13 +132,13 @@ def test_bad_environment(monkeypatch: pytest.MonkeyPatch, value: str | None, tol
         (lambda: Keys(lambda _: None, current="k"), "'k'.*callable"),
     ],
 )
-def test_bad_keys(make: Callable[[], Keys], told: str) -> None:
+def test_invalid_keys_are_refused(make: Callable[[], Keys], told: str) -> None:
     """Wrong: a weak key is accepted, or fails only at the first message."""
     with pytest.raises(ConfigError, match=told):
         make()
 
 
-def test_no_secret_is_shown() -> None:
+def test_no_representation_contains_a_secret() -> None:
     """Wrong: logging a store writes its keys to the log."""
     keys = Keys({"k": b"secret! " * 4})
     for text in (repr(keys), str(keys), repr(keys.current), f"{keys}"):
@@ -146,7 +146,7 @@ def test_no_secret_is_shown() -> None:
         assert "k" in text
 
 
-def test_a_callable_is_asked_once_for_each_id() -> None:
+def test_a_key_function_is_called_once_for_each_key_id() -> None:
     """Wrong: each message calls the key service, or a concurrent thread gets no key."""
     asked: list[str] = []
 
@@ -164,7 +164,7 @@ def test_a_callable_is_asked_once_for_each_id() -> None:
         keys.open(PLACE, Key("third", OTHER).seal(PLACE, b"said"))
 
 
-def test_a_key_service_that_is_down() -> None:
+def test_a_key_service_outage_raises_store_unavailable_and_is_retried() -> None:
     """Wrong: an outage of the key service raises a foreign error, or is never retried."""
     down = True
 
@@ -181,7 +181,7 @@ def test_a_key_service_that_is_down() -> None:
     assert keys.open(PLACE, sealed) == b"said"
 
 
-def test_rotation_while_running() -> None:
+def test_a_key_can_be_rotated_without_a_restart() -> None:
     """Wrong: a new key needs a restart, or data under the old key is lost."""
     keys = Keys({"k1": SECRET})
     old = keys.current.seal(PLACE, b"said")
@@ -199,7 +199,7 @@ def test_rotation_while_running() -> None:
     assert keys.current.id == "k2"
 
 
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a missing package raises an ImportError that does not name the extra."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.delitem(sys.modules, name)

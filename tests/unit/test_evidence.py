@@ -18,7 +18,7 @@ def found(evidence: str, ranked: Sequence[str], within: str = "") -> Found:
     )
 
 
-def test_figures_of_the_evidence() -> None:
+def test_recall_and_rank_metrics_are_computed_correctly() -> None:
     """Wrong: a record counts twice, or rank, recall or confidence interval is miscalculated."""
     one = found("ab", ["x", "a", "a", "x", "x", "b"])
     assert one.recall(5) == 0.5

@@ -84,7 +84,7 @@ def told(files: Files, command: dict[str, Any]) -> tuple[bool, str]:
         return False, str(refused)
 
 
-def told_by_sdk(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) -> tuple[bool, str]:
+def reply_of_sdk(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) -> tuple[bool, str]:
     try:
         return True, str(tool.call(command))
     except ToolError as error:
@@ -92,7 +92,7 @@ def told_by_sdk(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(("command", "words"), OWN)
-def test_refusals_of_our_own(memory: AgentMemory, command: dict[str, Any], words: str) -> None:
+def test_refusals_change_nothing(memory: AgentMemory, command: dict[str, Any], words: str) -> None:
     """Wrong: a command that only we refuse is carried out, or changes a file."""
     files = filled(memory)
     with pytest.raises(ToolRefused, match=words):
@@ -100,7 +100,7 @@ def test_refusals_of_our_own(memory: AgentMemory, command: dict[str, Any], words
     assert {path: files.read(path) for path in files.paths()} == FILES
 
 
-def test_lines_and_sizes_in_numbers() -> None:
+def test_line_numbers_and_sizes_are_formatted_like_the_sdk() -> None:
     """Wrong: a line number exceeds its column, or a size is formatted unlike the SDK's."""
     most = "\n" * (MAX_LINES - 1)
     assert viewed("/memories/a", most, [MAX_LINES, -1]).endswith("\n999999\t")
@@ -172,7 +172,7 @@ def without_sizes_of_directories(reply: str) -> str:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_as_the_sdk_does(
+def test_random_commands_give_the_same_results_as_the_sdk(
     memory: AgentMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Wrong: the same commands give another reply, error or file than the SDK's."""
@@ -184,8 +184,8 @@ def test_as_the_sdk_does(
         command = any_command(dice, kept)
         done, ours = told(files, command)
         try:
-            expected = told_by_sdk(tool, command)
-        except OSError:  # below a file, or into itself: see `test_refusals_of_our_own`
+            expected = reply_of_sdk(tool, command)
+        except OSError:  # below a file, or into itself: see `test_refusals_change_nothing`
             expected = (False, ours)
         assert done == expected[0]
         assert without_sizes_of_directories(ours) == without_sizes_of_directories(expected[1])
@@ -195,7 +195,7 @@ def test_as_the_sdk_does(
     assert len(known) == 12, "each command was done, and refused"
 
 
-def test_the_sdks_holes_are_there(tmp_path: Path) -> None:
+def test_the_listed_gaps_of_the_sdk_still_exist(tmp_path: Path) -> None:
     """Wrong: the SDK has closed a gap that we list as a difference."""
     tool = BetaLocalFilesystemMemoryTool(str(tmp_path))
     tool.call({"command": "create", "path": "/memoriesfoo.txt", "file_text": "a"})

@@ -98,7 +98,7 @@ def form_of(path: str) -> str | None:
 
 
 @pytest.mark.parametrize(("given", "form"), TAKEN)
-def test_good_paths(given: str, form: str) -> None:
+def test_valid_paths_have_one_normal_form(given: str, form: str) -> None:
     """Wrong: a plain name in some script is refused, or one file has two paths."""
     assert checked_path(given) == form
 
@@ -114,13 +114,13 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("path", "words"), [(path, words) for words, paths in REFUSED.items() for path in paths]
 )
-def test_other_paths(path: str, words: str) -> None:
+def test_invalid_paths_are_refused(path: str, words: str) -> None:
     """Wrong: a path leads out of /memories, or decodes, folds or looks like another one."""
     with pytest.raises(ToolRefused, match=words):
         checked_path(path)
 
 
-def test_the_sdks_words_and_ours() -> None:
+def test_path_errors_match_the_sdk_and_repeat_no_odd_text() -> None:
     """Wrong: a refusal differs from the SDK's, or repeats unprintable or endless text."""
     for path, words in [
         ("/etc/passwd", "Path must start with /memories, got: /etc/passwd"),
@@ -137,7 +137,7 @@ def test_the_sdks_words_and_ours() -> None:
     assert len(str(refused.value)) < 300
 
 
-def test_every_character() -> None:
+def test_invisible_characters_are_refused_in_paths() -> None:
     """Wrong: an invisible character is allowed."""
     allowed = 0
     for number in [*range(0x20000), *range(0xE0000, 0xE1000)]:
@@ -190,7 +190,7 @@ def attack(dice: random.Random) -> str:
     return text
 
 
-def read_otherwise(path: str) -> str:
+def decode_path(path: str) -> str:
     """Return a path as a reader sees it that decodes and folds everything."""
     for _ in range(6):
         path = normalize("NFKC", unquote(path, errors="replace"))
@@ -204,13 +204,13 @@ def check(path: str, form: str) -> None:
     assert form == "/memories" or form.startswith("/memories/")
     assert form == posixpath.normpath(form) == normalize("NFC", posixpath.normpath(path))
     assert form.isprintable()
-    seen = read_otherwise(form)
+    seen = decode_path(form)
     assert posixpath.normpath(seen) == seen
     assert seen.count("/") == form.count("/")
     assert len(os.fsencode(form)) < 4_096
 
 
-def test_nothing_gets_out(tmp_path: Path) -> None:
+def test_no_random_path_leads_outside_memories(tmp_path: Path) -> None:
     """Wrong: one of 100,000 paths leads outside /memories or to another file, or is no refusal."""
     dice = random.Random(20_250_818)
     root = os.path.realpath(tmp_path)
@@ -230,7 +230,7 @@ def test_nothing_gets_out(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=40), st.lists(st.sampled_from(SEGMENTS), max_size=4))
-def test_whatever_is_given(text: str, segments: list[str]) -> None:
+def test_any_text_is_a_safe_path_or_is_refused(text: str, segments: list[str]) -> None:
     """Wrong: some text leads outside /memories, or raises something else than a refusal."""
     for path in (text, f"/memories/{text}", "/".join(("/memories", text, *segments))):
         form = form_of(path)

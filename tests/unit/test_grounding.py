@@ -52,7 +52,7 @@ HOME = ("user", "I live\n in  Oslo &\tlove <it> there")
         ("Oslo and love".replace(" and", " \u2014"), (10, 21)),
     ],
 )
-def test_a_quote_is_found_despite_blanks_and_escapes(quote: str, span: tuple[int, int]) -> None:
+def test_a_quote_may_differ_in_white_space_and_escapes(quote: str, span: tuple[int, int]) -> None:
     """Wrong: a true finding is refused for a line break, or located at other words."""
     found = said(1, quote, HOME)
     assert isinstance(found, Grounded)
@@ -62,7 +62,7 @@ def test_a_quote_is_found_despite_blanks_and_escapes(quote: str, span: tuple[int
 
 
 @pytest.mark.parametrize("quote", ["", " ", "\n", "I lived in Oslo", "IliveinOslo", "&amp;amp;"])
-def test_what_the_message_does_not_say_is_refused(quote: str) -> None:
+def test_a_quote_that_is_not_in_the_message_is_refused(quote: str) -> None:
     """Wrong: an empty or an approximate quote is accepted."""
     assert said(1, quote, HOME, text="Lives in Oslo.") == "quote"
 
@@ -95,7 +95,7 @@ def test_a_quote_counts_only_in_the_named_message(number: int, quote: str, why: 
 
 
 @given(texts(), texts(), st.integers(-3, 5))
-def test_a_quote_that_stands_is_what_the_message_says(text: str, quote: str, number: int) -> None:
+def test_an_accepted_quote_is_in_the_message(text: str, quote: str, number: int) -> None:
     """Wrong: an accepted quote is not in the message."""
     lines = shown(("user", text), ("user", "second"))
     found = grounded(number, quote, "", lines, weights=WEIGHTS)
@@ -120,7 +120,7 @@ INVENTED = [
 
 
 @pytest.mark.parametrize("text", INVENTED)
-def test_a_code_that_nobody_said_is_refused(text: str) -> None:
+def test_a_code_that_is_in_no_message_is_refused(text: str) -> None:
     """Wrong: a number, an address or an amount that the model invented is stored."""
     assert said(1, "my bank", ("user", "That is with my bank."), text=text) == "invented"
     spelt = ("user", f"That is with my bank: {text}")
@@ -144,12 +144,12 @@ def test_a_code_that_nobody_said_is_refused(text: str) -> None:
         ("my number is pol 99 1234", "Has the number POL-99-1234."),
     ],
 )
-def test_what_is_written_otherwise_is_not_invented(spoken: str, text: str) -> None:
+def test_a_number_or_date_in_another_notation_is_accepted(spoken: str, text: str) -> None:
     """Wrong: a derived date, or a number in another notation, is refused as invented."""
     assert role(text, spoken, ("user", spoken)) == "user"
 
 
-def test_a_code_of_an_assistant_or_a_tool_is_of_its_role() -> None:
+def test_a_code_from_an_assistant_or_a_tool_has_its_role() -> None:
     """Wrong: a code that the user only confirmed counts as the user's statement."""
     booked = "Has the booking QX-77-1234."
     offered = ("assistant", "Your booking is QX-77-1234, is it?")
@@ -166,7 +166,7 @@ def test_a_code_of_an_assistant_or_a_tool_is_of_its_role() -> None:
 
 
 @pytest.mark.parametrize("who", ["user", "assistant"])
-def test_a_code_of_a_known_fact_is_of_the_facts_role(who: str) -> None:
+def test_a_code_from_an_existing_fact_has_the_role_of_the_fact(who: str) -> None:
     """Wrong: a finding that refines a known fact is refused, because it repeats the fact's code."""
     known = [claim("a", "Buys a house for 690000 euros.", role=who)]
     lines = shown(("user", "We move in on Friday."))
@@ -200,7 +200,7 @@ def test_a_code_of_a_known_fact_is_of_the_facts_role(who: str) -> None:
         ("Is divorced.", "my wife and I split", "I see.", "user"),
     ],
 )
-def test_what_an_assistant_said_is_of_its_role(
+def test_a_statement_of_the_assistant_has_the_role_of_the_assistant(
     text: str, quote: str, other: str, wanted: str
 ) -> None:
     """Wrong: what only the assistant said is of the user, or the user's other form is not."""
@@ -208,7 +208,7 @@ def test_what_an_assistant_said_is_of_its_role(
     assert role(text, quote, ("assistant", other), ("user", quote)) == wanted
 
 
-def test_without_weights_each_keeps_his_role() -> None:
+def test_a_finding_keeps_its_role_if_there_are_no_weights() -> None:
     """Wrong: a role is lowered although any role may overrule another."""
     lines = shown(("assistant", "You live in Rome, QX-77-1234?"), ("user", "yes"))
     for text in ("Lives in Rome.", "Lives at QX-77-1234.", "Lives somewhere."):

@@ -94,7 +94,7 @@ def tied(one: Fact, other: Fact, claims: Sequence[Claim]) -> bool:
 
 @settings(max_examples=at_length(250))
 @given(claim_sets())
-def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
+def test_two_linked_facts_never_hold_at_the_same_time(claims: list[Claim]) -> None:
     """Wrong: some claims crash, give overlapping or unsupported periods, or two homes at once."""
     facts = facts_of(claims, weights=WEIGHTS)
     assert {fact.id for fact in facts} == {one.fact for one in claims}
@@ -128,7 +128,7 @@ def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
 
 @settings(max_examples=at_length(150))
 @given(claim_sets(), st.randoms(use_true_random=False), st.sampled_from(DAYS))
-def test_order_does_not_matter(claims: list[Claim], chance: Any, known_at: datetime) -> None:
+def test_claim_order_does_not_matter(claims: list[Claim], chance: Any, known_at: datetime) -> None:
     """Wrong: the order of records, or a later claim, changes what was known."""
     facts = facts_of(claims, weights=WEIGHTS)
     mixed = list(claims)
@@ -141,7 +141,7 @@ def test_order_does_not_matter(claims: list[Claim], chance: Any, known_at: datet
 
 @settings(max_examples=at_length(250))
 @given(claim_sets())
-def test_lesser_roles_change_nothing_of_weightier_ones(claims: list[Claim]) -> None:
+def test_a_claim_of_a_lower_role_does_not_change_higher_roles(claims: list[Claim]) -> None:
     """Wrong: a tool's or an assistant's claim changes the period of the user's."""
     for least, role in ((1, "assistant"), (2, "user")):
         heavy = [one for one in claims if WEIGHTS[one.role] >= least]
@@ -154,7 +154,7 @@ def test_lesser_roles_change_nothing_of_weightier_ones(claims: list[Claim]) -> N
                 assert fact.superseded_at == alone.superseded_at, role
 
 
-def test_without_weights_all_roles_are_equal() -> None:
+def test_all_roles_are_equal_if_there_are_no_weights() -> None:
     """Wrong: without weights a tool's claim cannot supersede the user's, or with them it can."""
     claims = [claim("a", 1), claim("b", 2, role="tool", links=[("update", "a")])]
     assert [fact.text for fact in facts_of(claims) if fact.holds(DAYS[3])] == ["b"]
@@ -163,7 +163,7 @@ def test_without_weights_all_roles_are_equal() -> None:
 
 @pytest.mark.parametrize("kind", ["contradict", "update", "end"])
 @pytest.mark.parametrize("length", [200, 1500])
-def test_long_chains(kind: LinkKind, length: int) -> None:
+def test_a_long_chain_of_claims_is_resolved_quickly(kind: LinkKind, length: int) -> None:
     """Wrong: a long history takes exponential time, or overflows the stack."""
     chain = [
         replace(
@@ -181,7 +181,7 @@ def test_long_chains(kind: LinkKind, length: int) -> None:
     assert holding == (every_second if kind == "contradict" else [length - 1])
 
 
-def test_a_claim_against_itself_or_another_leaves_one() -> None:
+def test_two_claims_that_deny_each_other_leave_one() -> None:
     """Wrong: two claims that deny each other are both gone, or a claim supersedes itself."""
     pair = [claim("a", links=[("contradict", "b")]), claim("b", links=[("contradict", "a")])]
     assert len(held(pair, 1)) == 1
@@ -190,7 +190,7 @@ def test_a_claim_against_itself_or_another_leaves_one() -> None:
     assert held([claim("a", links=[(kind, "a") for kind in kinds])], 1) == ["a"]
 
 
-def test_ends_reach_what_began_before_them() -> None:
+def test_an_end_date_applies_to_the_fact_that_began_before() -> None:
     """Wrong: "I left in March" holds from the beginning of time."""
     home, left = claim("a", 1), claim("b", 5, -1, 4, links=[("end", "a")])
     facts = {fact.id: fact for fact in facts_of([home, left])}
@@ -211,7 +211,7 @@ def test_ends_reach_what_began_before_them() -> None:
     assert [held(claims, day) for day in (1, 2, 3, 4, 7)] == [[], ["right"], ["right"], [], []]
 
 
-def test_what_was_before_holds_again_after_a_stay_only() -> None:
+def test_a_previous_fact_holds_again_only_after_a_temporary_one() -> None:
     """Wrong: leaving Rome makes Paris, the home before, current again, or a stay ends it."""
     claims = [
         claim("paris", 0),
@@ -227,7 +227,7 @@ def test_what_was_before_holds_again_after_a_stay_only() -> None:
     assert oslo.is_current(DAYS[5])
 
 
-def test_a_fact_that_was_replaced_on_its_first_day_ends_with_that_day() -> None:
+def test_a_fact_replaced_on_its_first_day_ends_on_that_day() -> None:
     """Wrong: a history shows no end of the fact, as if it were still true."""
     told = [claim("oslo", 1), claim("bergen", 1, seq=2, links=[("update", "oslo")])]
     oslo, bergen = facts_of(told)
@@ -238,7 +238,7 @@ def test_a_fact_that_was_replaced_on_its_first_day_ends_with_that_day() -> None:
     assert facts_of(told)[0].valid_to == DAYS[1]
 
 
-def test_agreeing_says_no_more_than_was_said() -> None:
+def test_agreeing_with_a_claim_does_not_confirm_its_denials() -> None:
     """Wrong: "yes, Paris" to an assistant's "never Rome" denies Rome."""
     claims = [
         claim("rome", 1, 1),
@@ -283,14 +283,14 @@ A, B = stated("a", 1), stated("b", 2, ("update", "a"))
         ([], {}),
     ],
 )
-def test_a_claim_is_tied_to_all_that_its_target_is_tied_to(
+def test_a_claim_links_to_all_links_of_its_target(
     targets: list[tuple[LinkKind, str]], expected: dict[str, LinkKind]
 ) -> None:
     """Wrong: after the middle fact of a chain is forgotten, two homes hold at once."""
     assert {link.fact: link.kind for link in links_for(targets, [A, B])} == expected
 
 
-def test_corrections_of_corrections_and_ends() -> None:
+def test_a_correction_of_a_correction_links_to_both() -> None:
     """Wrong: forgetting the first correction restores the wrong fact."""
     right = stated("c", 3, ("contradict", "b"), ("update", "a"))
     links = links_for([("contradict", "c")], [A, B, right])
@@ -329,7 +329,7 @@ def test_denials_and_repetitions_are_linked() -> None:
 
 
 @pytest.mark.parametrize("answer", ["same", "contradict"])
-def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer: str) -> None:
+def test_an_answer_to_the_assistant_does_not_adopt_its_other_links(answer: str) -> None:
     """Wrong: "yes, Paris" or "no, Paris", to an assistant's "never Rome", denies Rome."""
     weights = {"assistant": 1, "user": 2}
     other = replace(stated("other", 2, ("contradict", "a")), role="assistant")
@@ -349,7 +349,7 @@ def test_who_answers_a_lesser_role_does_not_say_what_that_said_of_others(answer:
 
 
 @pytest.mark.parametrize("told", [None, 9])
-def test_what_is_told_again_with_more_keeps_its_time(told: int | None) -> None:
+def test_a_fact_repeated_with_more_detail_keeps_its_date(told: int | None) -> None:
     """Wrong: a fact repeated with more detail loses its date, or a more precise date is dropped."""
     old = replace(stated("old", 1), valid_from=A.recorded_at, kind="state")
     facts = facts_of([old])
@@ -421,7 +421,7 @@ def test_a_model_compares_new_facts_with_current_facts_first() -> None:
         ("\u4f4f\u5728\u4e1c\u4eac\u3002", "\u4f4f\u5728\u4e1c\u4eac"),
     ],
 )
-def test_case_blanks_and_marks_do_not_count(one: str, other: str) -> None:
+def test_case_blanks_and_punctuation_do_not_change_a_key(one: str, other: str) -> None:
     """Wrong: the same fact with other case, blanks or punctuation is stored twice."""
     assert key_of(one) == key_of(other)
 
@@ -439,7 +439,7 @@ def test_case_blanks_and_marks_do_not_count(one: str, other: str) -> None:
         ("Can eat nuts.", "Can't eat nuts."),
     ],
 )
-def test_marks_that_are_part_of_a_word_count(one: str, other: str) -> None:
+def test_marks_within_a_word_change_a_key(one: str, other: str) -> None:
     """Wrong: two different facts get one key, and are merged without a check."""
     assert key_of(one) != key_of(other)
     assert key_of(" ... \u2014 !? ") == ""
@@ -460,7 +460,7 @@ def test_marks_that_are_part_of_a_word_count(one: str, other: str) -> None:
         ("Anna likes Ben.", "Ben likes Anna.", False),
     ],
 )
-def test_the_gist_is_free_of_order_and_small_words(one: str, other: str, same: bool) -> None:
+def test_the_gist_ignores_word_order_and_stop_words(one: str, other: str, same: bool) -> None:
     """Wrong: a fact in another order counts as new, or another actor, time or negation as known."""
     assert (gist(one) == gist(other)) is same
 
@@ -478,7 +478,7 @@ def near(
     return [at for at, _ in candidates(new, kind, others, kinds_of_others, row)]
 
 
-def test_the_nearest_candidates_come_first() -> None:
+def test_the_nearest_candidates_are_returned_first() -> None:
     """Wrong: a change in other words is not among the candidates."""
     others = ["Lives in Paris.", "Has a dog.", "Plays chess."]
     assert near("Moved to Paris.", others) == [0]

@@ -35,7 +35,7 @@ IDS = TEXTS.filter(lambda one: taken(check_id, "session_id", one))
 
 
 @given(NAMES, IDS, NAMES, IDS)
-def test_no_two_places_are_one(share: str, one: str, other: str, two: str) -> None:
+def test_namespaces_never_share_a_session_id(share: str, one: str, other: str, two: str) -> None:
     """Wrong: two sessions of different namespaces get one id, or a shared one gets a private id."""
     first, second = shared_session(share, one), shared_session(other, two)
     assert (first == second) == ((share, one) == (other, two))
@@ -49,7 +49,7 @@ def test_no_two_places_are_one(share: str, one: str, other: str, two: str) -> No
 
 
 @given(NAMES, IDS)
-def test_only_the_library_makes_them(share: str, session_id: str) -> None:
+def test_only_the_library_can_create_shared_ids(share: str, session_id: str) -> None:
     """Wrong: a caller reaches a shared namespace by the id that the store uses."""
     for made in (shared_session(share, session_id), shared_user(share)):
         assert taken(check_id, "session_id", made)
@@ -59,7 +59,7 @@ def test_only_the_library_makes_them(share: str, session_id: str) -> None:
 
 
 @given(NAMES, IDS, IDS)
-def test_shared_ones_lie_together(share: str, session_id: str, other: str) -> None:
+def test_shared_ids_are_adjacent_in_id_order(share: str, session_id: str, other: str) -> None:
     """Wrong: a page that skips shared sessions also skips others."""
     assert (other < shared_session(share, session_id)) or other > PAST_SHARED
     assert shared_session(share, session_id) < PAST_SHARED
@@ -68,13 +68,13 @@ def test_shared_ones_lie_together(share: str, session_id: str, other: str) -> No
 @pytest.mark.parametrize(
     "name", ["", " ", "x" * (MAX_SHARE + 1), "a\x1eb", "\x1ea", "a\x00b", "\ud800", None, 7]
 )
-def test_names_that_are_refused(name: object) -> None:
+def test_an_ambiguous_namespace_name_is_refused(name: object) -> None:
     """Wrong: a name gives an ambiguous id, or one that a store cannot hold."""
     with pytest.raises(InvalidId, match=r"namespace"):
         check_share(name)
 
 
-def test_how_long_they_may_be() -> None:
+def test_ids_up_to_the_length_limit_are_accepted() -> None:
     """Wrong: an id within the limit is refused, or a database truncates one."""
     name = "n" * MAX_SHARE
     check_share(name)

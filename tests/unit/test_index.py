@@ -59,7 +59,7 @@ def asking(words: Sequence[set[int]]) -> Query:
 
 @settings(deadline=None)
 @given(st.lists(texts, max_size=5), questions)
-def test_words_and_cosines_are_those_of_the_formula(
+def test_word_scores_and_cosines_follow_the_formula(
     batches: list[list[dict[int, int]]], words: list[set[int]]
 ) -> None:
     """Wrong: a record that is added later gets a wrong score, or changes another's."""
@@ -85,7 +85,7 @@ def test_words_and_cosines_are_those_of_the_formula(
         assert bm25 == pytest.approx(float(np.dot(best[name], worth)), rel=1e-3, abs=1e-5)
 
 
-def test_a_state_stays_and_nothing_gives_nothing() -> None:
+def test_an_extended_index_does_not_change_the_original() -> None:
     """Wrong: a running search sees records that are added meanwhile."""
     text = {1: 1}
     first = SegmentIndex(DIMENSION).extended(["a"], features([text], 1))
@@ -106,7 +106,7 @@ def test_a_state_stays_and_nothing_gives_nothing() -> None:
 
 
 @given(texts, texts, questions, st.integers(0, 20), st.integers(0, 3))
-def test_what_is_pending_ranks_as_if_it_were_stored(
+def test_pending_records_rank_like_stored_records(
     stored: list[dict[int, int]],
     waiting: list[dict[int, int]],
     words: list[set[int]],
@@ -156,7 +156,7 @@ def test_words_speakers_and_days_are_features() -> None:
     assert len(features.tokens.of_record(1)) == 41
 
 
-def test_a_question_has_persons_and_pieces() -> None:
+def test_a_question_is_mapped_to_speakers_and_word_pieces() -> None:
     """Wrong: a name or "my" in a question is not mapped to a speaker."""
 
     def meant(question: str) -> set[int]:
@@ -181,7 +181,7 @@ def test_a_question_has_persons_and_pieces() -> None:
 
 
 @given(st.lists(st.integers(0, 4), max_size=9), st.data())
-def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -> None:
+def test_word_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -> None:
     """Wrong: choosing or joining records mixes up their word pieces."""
     rows = [np.full((size, TOKEN), at + 1, np.int8) for at, size in enumerate(sizes)]
     tokens = Tokens.of(rows)
@@ -253,7 +253,7 @@ def followed(kept: Indexes, owner: str, version: int, count: int) -> tuple[Segme
     return kept.follow(("v", owner), source, records), source.asked
 
 
-def test_an_index_stands_as_long_as_its_version() -> None:
+def test_an_index_is_reused_until_its_version_changes() -> None:
     """Wrong: an index is read again without a change, or is used after one."""
     kept = Indexes()
     index, asked = followed(kept, "ann", 7, 3)
@@ -263,7 +263,7 @@ def test_an_index_stands_as_long_as_its_version() -> None:
     assert followed(kept, "ann", 8, 4)[1] == 1
 
 
-def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: each search reads its records again, or cached records grow without limit."""
     kept = Indexes()
     index, _ = followed(kept, "ann", 7, 5)
@@ -282,7 +282,7 @@ def test_records_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(index.records) == {"3"}
 
 
-def test_one_user_with_too_many_is_told_once(
+def test_an_index_that_is_too_large_logs_one_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Wrong: an index that is too large causes no warning, or one at each search."""
@@ -339,7 +339,7 @@ def held(index: SegmentIndex) -> set[str]:
     return {index.name(place) for place in range(len(index))}
 
 
-def test_what_changes_between_two_looks_is_read_again() -> None:
+def test_a_source_that_changes_while_it_is_read_is_read_again() -> None:
     """Wrong: a search sees half of a concurrent change."""
     kept, source = Indexes(), Shifting(3)
     with noted() as damaged:
@@ -354,7 +354,7 @@ def test_what_changes_between_two_looks_is_read_again() -> None:
     assert source.asked == asked + 1
 
 
-def test_sources_that_never_rest_are_given_up() -> None:
+def test_a_search_gives_up_on_a_source_that_always_changes() -> None:
     """Wrong: a search waits forever for a missing segment, or for a source that always changes."""
     kept, source = Indexes(), Shifting(0)
     del source.bodies[source.state.names[1]]

@@ -198,12 +198,12 @@ def listed(suite: Path, *arguments: str) -> list[str]:
 
 
 @pytest.mark.parametrize("layer", ALL)
-def test_a_test_is_of_the_layer_that_its_needs_say(layer: str, suite: Path) -> None:
+def test_a_test_belongs_to_the_layer_of_its_requirements(layer: str, suite: Path) -> None:
     """Wrong: a layer runs tests that need servers or time that it excludes."""
     assert listed(suite, "--layer", layer) == sorted(ALL[layer])
 
 
-def test_all_layers_are_all_tests(suite: Path) -> None:
+def test_every_test_is_in_exactly_one_layer(suite: Path) -> None:
     """Wrong: a test is in no layer or in two, or is not run although its file is named."""
     everything = sorted(name for layer in ALL.values() for name in layer)
     assert listed(suite, "--layer", "all") == everything
@@ -212,7 +212,7 @@ def test_all_layers_are_all_tests(suite: Path) -> None:
 
 
 @pytest.mark.parametrize("processes", ["-n0", "-n2"])
-def test_the_core_says_what_it_left(processes: str, suite: Path) -> None:
+def test_a_run_of_the_core_reports_the_tests_that_it_omits(processes: str, suite: Path) -> None:
     """Wrong: a run of the core does not say how many tests it left out."""
     told = ran(suite, processes, examples=EXAMPLES["core"])
     assert "5 passed" in told
@@ -220,7 +220,7 @@ def test_the_core_says_what_it_left(processes: str, suite: Path) -> None:
     assert "`pytest --layer all`" in told
 
 
-def test_a_test_of_the_core_starts_no_process(suite: Path) -> None:
+def test_a_core_test_that_starts_a_process_fails(suite: Path) -> None:
     """Wrong: a core test that starts a process passes."""
     (suite / "tests/unit/test_all.py").write_text(HIDDEN)
     told = ran(suite, "-n0", "--layer=core")

@@ -45,7 +45,7 @@ def nothing() -> None:
     pass
 
 
-def test_why_a_lease_could_not_be_had(store: MemoryStore) -> None:
+def test_a_refused_lease_states_its_reason(store: MemoryStore) -> None:
     """Wrong: a session that does not exist is reported as held by another worker."""
     leases = Leases(store)
     with leases.take("other") as taken:
@@ -60,7 +60,7 @@ def test_why_a_lease_could_not_be_had(store: MemoryStore) -> None:
     assert store.lease("s", "somebody", 60)
 
 
-def test_a_session_that_goes_while_it_is_waited_for(store: MemoryStore) -> None:
+def test_a_wait_for_a_lease_ends_if_the_session_is_deleted(store: MemoryStore) -> None:
     """Wrong: a caller waits the whole time for the lease of a session that was deleted."""
     assert store.lease("s", "somebody", 60)
     leases = Leases(watched(store, at_lease(nothing, nothing, lambda: store.delete("s"))))
@@ -68,14 +68,14 @@ def test_a_session_that_goes_while_it_is_waited_for(store: MemoryStore) -> None:
         assert taken is Unheld.GONE
 
 
-def test_nothing_to_do_takes_no_lease(store: MemoryStore) -> None:
+def test_a_caller_without_work_takes_no_lease(store: MemoryStore) -> None:
     """Wrong: a caller with nothing to do takes a lease."""
     leases = Leases(watched(store, at_lease(lambda: pytest.fail("a lease was asked for"))))
     done = under_lease(leases, "s", lambda: None, lambda task, lease: "done", TOLD)
     assert done is None
 
 
-def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
+def test_a_plan_is_computed_again_after_another_writer(store: MemoryStore) -> None:
     """Wrong: a plan is carried out although another writer has made it stale."""
     seen: list[tuple[int, str]] = []
     tasks = iter(range(9))
@@ -90,7 +90,7 @@ def test_whoever_comes_second_looks_again(store: MemoryStore) -> None:
     assert len({owner for _, owner in seen}) == 1
 
 
-def test_whoever_loses_the_lease_takes_another(store: MemoryStore) -> None:
+def test_a_worker_that_loses_its_lease_takes_another(store: MemoryStore) -> None:
     """Wrong: a worker that lost its lease gives up."""
     owners: list[str] = []
 
@@ -104,7 +104,7 @@ def test_whoever_loses_the_lease_takes_another(store: MemoryStore) -> None:
     assert len(set(owners)) == 3
 
 
-def test_a_session_that_is_gone_and_back(store: MemoryStore) -> None:
+def test_a_recreated_session_can_be_leased(store: MemoryStore) -> None:
     """Wrong: a session that was deleted and began again is reported as held."""
     watch = at_lease(lambda: store.delete("s"), lambda: begin(store))
     done = under_lease(
@@ -114,7 +114,7 @@ def test_a_session_that_is_gone_and_back(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("still", [True, False])
-def test_a_session_that_is_not_let_go(
+def test_a_lease_wait_ends(
     still: bool, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: a caller waits forever for a lease."""
@@ -157,7 +157,7 @@ def made_meanwhile() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("made_meanwhile")
-def test_locks_are_looked_at_while_others_are_made() -> None:
+def test_locks_can_be_checked_while_other_threads_create_locks() -> None:
     """Wrong: a call raises "Set changed size during iteration"."""
     mine = [checked_lock() for _ in range(200)]
     for _ in range(300):
@@ -166,7 +166,7 @@ def test_locks_are_looked_at_while_others_are_made() -> None:
             assert holds_a_lock()
 
 
-def test_a_lock_that_is_gone_is_not_known() -> None:
+def test_a_deleted_lock_is_not_held() -> None:
     """Wrong: a deleted lock stays in the list of held locks."""
     lock = checked_lock()
     with lock:
@@ -190,7 +190,7 @@ class _Turn:
         self._lock.release()
 
 
-def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_during_an_erasure_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a caller relies on an erasure that began before, runs its own, or gets no result."""
     erasures, turn, begun, may_end = Erasures(), _Turn(), threading.Event(), threading.Event()
     monkeypatch.setattr(erasures, "_turn", turn)
@@ -226,7 +226,7 @@ def test_who_asks_meanwhile_shares_the_next(monkeypatch: pytest.MonkeyPatch) -> 
     assert runs == ["first", "second", "second"]
 
 
-def test_erasures_that_fail_or_nest() -> None:
+def test_erasures_may_fail_or_nest() -> None:
     """Wrong: a caller that shares a failed erasure gets no error, or a nested one deadlocks."""
     erasures, runs = Erasures(), list[int]()
 

@@ -32,7 +32,7 @@ class Dumped:
 
 
 @given(histories())
-def test_a_message_gives_back_what_it_took(messages: list[dict[str, Any]]) -> None:
+def test_a_message_converts_back_to_the_same_dict(messages: list[dict[str, Any]]) -> None:
     """Wrong: a field is lost, added, renamed or changed on its way in, out, or through a store."""
     for given_message in messages:
         message = Message.of(given_message)
@@ -57,7 +57,7 @@ FIELDS = ["text", "of", "to_dict", "to_json", "is_system", "model_dump", "self",
 
 
 @given(st.sampled_from(ROLES), st.text())
-def test_a_plain_message_is_a_role_and_a_text(role: str, text: str) -> None:
+def test_a_plain_message_has_only_a_role_and_a_text(role: str, text: str) -> None:
     """Wrong: a store gets text that its database cannot hold, or loses a field."""
     message = Message(role=role, content=text, created_at=NOW)
     assert message.plain is None  # its time was given explicitly
@@ -73,7 +73,7 @@ def test_a_plain_message_is_a_role_and_a_text(role: str, text: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values, min_size=1))
-def test_unknown_fields_survive_whatever_their_names(extras: dict[str, Any]) -> None:
+def test_unknown_fields_are_preserved_under_any_name(extras: dict[str, Any]) -> None:
     """Wrong: a provider field named like a method is lost, or shadows the method."""
     message = Message.of({**U, **extras})
     assert message.to_dict() == {**U, **extras}
@@ -82,7 +82,7 @@ def test_unknown_fields_survive_whatever_their_names(extras: dict[str, Any]) -> 
     assert not message.is_system
 
 
-def test_views_for_chat_and_times_of_messages() -> None:
+def test_metadata_and_timestamps_are_not_sent_to_providers() -> None:
     """Wrong: metadata or times are sent to a provider, which may refuse them."""
     message = Message.of({**U, "name": None, "metadata": {"n": 1}, "created_at": NOW, "seed": 7})
     assert message.to_openai() == {**U, "name": None, "seed": 7}
@@ -111,7 +111,7 @@ def test_views_for_chat_and_times_of_messages() -> None:
         ("2024-05-06", datetime(2024, 5, 6, tzinfo=UTC)),
     ],
 )
-def test_a_message_is_of_the_time_that_it_says(key: str, said: Any, at: datetime) -> None:
+def test_a_timestamp_field_sets_the_creation_time(key: str, said: Any, at: datetime) -> None:
     """Wrong: an old message gets today's date, or its time is changed, lost, or sent."""
     message = Message.of({**U, key: said})
     assert message.created_at == at
@@ -128,7 +128,7 @@ NO_TIMES = (None, True, 12.5, "00:01:23", "12", "-12", "soon", "0001-01-01T00:00
 
 
 @pytest.mark.parametrize("said", NO_TIMES)
-def test_what_is_no_time_is_kept_as_it_is(said: Any) -> None:
+def test_an_invalid_timestamp_is_stored_as_an_ordinary_field(said: Any) -> None:
     """Wrong: an offset in a recording dates a message to 1970, or the message is refused."""
     before = datetime.now(UTC)
     message = Message.of({**U, "timestamp": said})
@@ -136,7 +136,7 @@ def test_what_is_no_time_is_kept_as_it_is(said: Any) -> None:
     assert message.to_dict() == {**U, "timestamp": said}
 
 
-def test_a_whole_completion_is_taken_by_its_first_choice() -> None:
+def test_a_completion_is_converted_to_its_first_choice() -> None:
     """Wrong: a completion object is not accepted as a message."""
     answer = assistant("hello")
     completion = {"id": "1", "choices": [{"index": 0, "message": answer}]}
@@ -155,7 +155,7 @@ RESPONSE = {
 
 
 @pytest.mark.parametrize("form", [dict, Dumped])
-def test_a_response_of_the_responses_api_stands_for_its_items(form: Any) -> None:
+def test_a_response_of_the_responses_api_becomes_its_items(form: Any) -> None:
     """Wrong: a response object of OpenAI's client is refused, or loses items."""
     found = Message.all_of(form(RESPONSE))
     assert [message.raw for message in found] == [*ITEMS]
@@ -167,7 +167,7 @@ def test_a_response_of_the_responses_api_stands_for_its_items(form: Any) -> None
     assert Message.of(form({**RESPONSE, "output": [ITEMS[1]]})).raw == alone.raw
 
 
-def test_what_a_client_left_unset_is_not_in_an_item() -> None:
+def test_an_item_has_no_fields_that_the_client_did_not_set() -> None:
     """Wrong: an item is sent back with fields that the API never returned, and refuses."""
     from openai.types.responses import Response
 
@@ -176,7 +176,7 @@ def test_what_a_client_left_unset_is_not_in_an_item() -> None:
 
 
 @pytest.mark.parametrize("output", [[], [3], [*ITEMS]])
-def test_a_response_that_is_no_message_says_what_to_give(output: list[Any]) -> None:
+def test_a_response_without_one_message_raises_a_clear_error(output: list[Any]) -> None:
     """Wrong: the error does not mention the Responses API."""
     with pytest.raises(InvalidMessage, match="response of the Responses API"):
         Message.of({**RESPONSE, "output": output})
@@ -226,14 +226,14 @@ NAMELESS = "has no `role`"
         (Dumped({"content": "hi"}), NAMELESS),
     ],
 )
-def test_bad_input_is_refused_with_a_sentence(value: object, sentence: str) -> None:
+def test_an_invalid_message_raises_a_clear_error(value: object, sentence: str) -> None:
     """Wrong: invalid input is stored, silently changed, or raises a foreign error."""
     with pytest.raises(InvalidMessage, match=sentence.replace("(", r"\(")):
         Message.of(value)
 
 
 @pytest.mark.parametrize("where", ["x", "metadata", "content"])
-def test_bottomless_nesting_is_refused(where: str) -> None:
+def test_nesting_that_is_too_deep_is_refused(where: str) -> None:
     """Wrong: nesting too deep for the store or the encoder is accepted, and fails later."""
 
     def nested(depth: int) -> Any:
@@ -249,7 +249,7 @@ def test_bottomless_nesting_is_refused(where: str) -> None:
             Message.of({**U, where: nested(depth)})
 
 
-def test_a_message_is_frozen_and_its_refusals_are_value_errors() -> None:
+def test_a_message_is_immutable_and_invalid_input_is_a_value_error() -> None:
     """Wrong: invalid input raises no ValueError, or a message can be changed."""
     assert issubclass(InvalidInput, ValueError)
     for fields, sentence in ({"role": "robot"}, "Unknown role"), ({**U, "content": 3}, "type int"):
@@ -261,7 +261,7 @@ def test_a_message_is_frozen_and_its_refusals_are_value_errors() -> None:
 
 
 @given(raw_items())
-def test_a_raw_item_stays_verbatim_beside_its_view(item: dict[str, Any]) -> None:
+def test_a_raw_item_is_stored_verbatim(item: dict[str, Any]) -> None:
     """Wrong: a raw item is rewritten into the chat form it is shown in."""
     message = Message.of(item)
     assert message.raw == item["raw"]
@@ -269,7 +269,7 @@ def test_a_raw_item_stays_verbatim_beside_its_view(item: dict[str, Any]) -> None
     assert message.views() == form_of(item["format"]).to_chat(item["raw"])
 
 
-def test_views_of_responses_items() -> None:
+def test_items_of_the_responses_api_are_shown_as_chat_messages() -> None:
     """Wrong: items of the Responses API cannot be shown to a chat model."""
 
     def shown(raw: dict[str, Any]) -> list[dict[str, Any]]:
@@ -303,7 +303,7 @@ def test_views_of_responses_items() -> None:
     ]
 
 
-def test_system_messages_and_time_zones_are_known() -> None:
+def test_system_messages_and_time_zones_are_recognized() -> None:
     """Wrong: a raw developer message is cut away with the turns."""
     assert Message.of({"role": "developer", "content": "x"}).is_system
     raw = {"type": "message", "role": "developer", "content": "x"}
@@ -328,7 +328,7 @@ def test_system_messages_and_time_zones_are_known() -> None:
         },
     )
 )
-def test_a_view_is_what_was_given_for_a_model(fields: dict[str, Any]) -> None:
+def test_a_view_contains_exactly_the_fields_for_a_model(fields: dict[str, Any]) -> None:
     """Wrong: the fast path to a view drops or adds a field."""
     ours = ("created_at", "metadata")
     wanted = {key: value for key, value in fields.items() if key not in ours}
@@ -376,12 +376,12 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_written_is_read_again(value: Any) -> None:
+def test_written_values_are_read_back_unchanged(value: Any) -> None:
     """Wrong: a value comes back changed, or cannot be written as JSON."""
     assert read(json.loads(json.dumps(written(value), allow_nan=False))) == value
 
 
-def test_odd_values() -> None:
+def test_special_values_can_be_written() -> None:
     """Wrong: infinity or NaN makes a write fail."""
     for value in (float("inf"), float("-inf"), {1: {2: b""}}, ["\u0001exact", "int", "z"]):
         assert read(written(value)) == value

@@ -185,20 +185,20 @@ PIECES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), GONE)
-def test_what_goes(text: str, expected: str) -> None:
+def test_addresses_numbers_and_keys_are_redacted(text: str, expected: str) -> None:
     """Wrong: an address, number or key is not redacted, or text around it is."""
     assert Redactor()(text) == expected
     assert Redactor()(f"So: {text}\nYes") == f"So: {expected}\nYes"
 
 
 @pytest.mark.parametrize("text", KEPT)
-def test_what_stays(text: str) -> None:
+def test_dates_amounts_and_versions_are_not_redacted(text: str) -> None:
     """Wrong: a date, amount, code or version is redacted."""
     assert Redactor()(text) == text
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.sampled_from([None, "DE"]))
-def test_twice_is_once(text: str, region: str | None) -> None:
+def test_redaction_is_idempotent(text: str, region: str | None) -> None:
     """Wrong: a second pass redacts more than the first one."""
     redact = Redactor(region=region)
     assert redact(redact(text)) == redact(text)
@@ -216,7 +216,7 @@ def test_twice_is_once(text: str, region: str | None) -> None:
         ("+49 30 1234567 4111 1111 1111 1111 ", "[phone] [card] " * 500),
     ],
 )
-def test_a_row_of_them(unit: str, expected: str) -> None:
+def test_adjacent_secrets_are_all_redacted(unit: str, expected: str) -> None:
     """Wrong: a secret directly behind another one is not redacted."""
     redact = Redactor()
     assert redact(unit * 500) == expected
@@ -224,20 +224,20 @@ def test_a_row_of_them(unit: str, expected: str) -> None:
 
 
 @given(texts(), st.sampled_from([None, "DE"]))
-def test_words_stay(text: str, region: str | None) -> None:
+def test_a_text_without_addresses_and_numbers_is_unchanged(text: str, region: str | None) -> None:
     """Wrong: a text without an address or a number is changed."""
     words = "".join(letter for letter in text if letter != "@" and not letter.isdigit())
     assert Redactor(region=region)(words) == words
 
 
 @given(st.uuids(), st.sampled_from([None, "DE", "US", "IN"]))
-def test_uuids_stay(value: uuid.UUID, region: str | None) -> None:
+def test_uuids_are_not_redacted(value: uuid.UUID, region: str | None) -> None:
     """Wrong: digits of a UUID are redacted as a phone or card number."""
     assert Redactor(region=region)(f"id {value}") == f"id {value}"
 
 
 @given(st.text(alphabet="0123456789", min_size=12, max_size=12).map(lambda rest: "4" + rest))
-def test_cards_have_a_check_digit(digits: str) -> None:
+def test_only_card_numbers_with_a_valid_check_digit_are_redacted(digits: str) -> None:
     """Wrong: the check digit of a card is computed wrongly, or ignored."""
     redact = Redactor(phones=False)
     found = [digits + last for last in "0123456789" if redact(digits + last) == "[card]"]
@@ -254,7 +254,7 @@ def test_cards_have_a_check_digit(digits: str) -> None:
         ("keys", "[email] [phone] [card] AKIAIOSFODNN7EXAMPLE"),
     ],
 )
-def test_each_can_be_left(field: str, left: str) -> None:
+def test_each_kind_of_redaction_can_be_disabled(field: str, left: str) -> None:
     """Wrong: a switch has no effect, or turns off another kind."""
     text = "bob@example.com +49 30 1234567 4111111111111111 AKIAIOSFODNN7EXAMPLE"
     assert Redactor()(text) == "[email] [phone] [card] [key]"
@@ -275,14 +275,14 @@ def test_each_can_be_left(field: str, left: str) -> None:
         ("DK", "32.12.34.56"),
     ],
 )
-def test_numbers_of_a_region(region: str, number: str) -> None:
+def test_national_phone_numbers_are_redacted_in_their_region(region: str, number: str) -> None:
     """Wrong: a national phone number is not redacted in its region, or is without one."""
     redacted = Redactor(region=region)(f"Call {number}, or +49 30 1234567")
     assert redacted == "Call [phone], or [phone]"
     assert Redactor()(f"Call {number} now") == f"Call {number} now"
 
 
-def test_a_region_is_instead_of_america() -> None:
+def test_a_region_setting_replaces_the_american_format() -> None:
     """Wrong: another region's setting still redacts numbers in the American format."""
     assert Redactor(region="GB")("415-555-2671") == "415-555-2671"
 
@@ -301,7 +301,7 @@ def test_a_region_is_instead_of_america() -> None:
         "3f374467-b611-9618-631c-097403353156",
     ],
 )
-def test_what_stays_in_any_region(text: str, region: str) -> None:
+def test_dates_and_times_are_not_redacted_in_any_region(text: str, region: str) -> None:
     """Wrong: a region makes dates and times in a log look like phone numbers."""
     assert Redactor(region=region)(text) == text
 
@@ -321,7 +321,7 @@ def test_what_stays_in_any_region(text: str, region: str) -> None:
         ),
     ],
 )
-def test_long_monotonous_text_is_no_trap(unit: str) -> None:
+def test_long_repetitive_text_is_processed_quickly(unit: str) -> None:
     """Wrong: a pattern backtracks over a long run, and 100 KB take hours."""
     text = unit * (100_000 // len(unit))
     redacted = Redactor()(text)
@@ -329,13 +329,13 @@ def test_long_monotonous_text_is_no_trap(unit: str) -> None:
 
 
 @pytest.mark.long
-def test_many_that_are_no_number_hide_none() -> None:
+def test_a_phone_number_after_many_other_numbers_is_redacted() -> None:
     """Wrong: after many candidates that are no phone number, a real one is not redacted."""
     text = "12345 " * 20_000 + "or 030 1234567"
     assert Redactor(region="DE")(text).endswith("or [phone]")
 
 
-def test_json_stays_json_and_rows_end() -> None:
+def test_redacted_json_stays_valid_and_long_rows_finish() -> None:
     """Wrong: redaction breaks JSON, or takes hours for a long row."""
     row = "0032 450 00 12 34x12345.4111111111111111 " * 100
     redacted = Redactor(region="DE")(row)
@@ -346,7 +346,7 @@ def test_json_stays_json_and_rows_end() -> None:
     assert redacted == {"body": "Hi\n[email]\t[phone]\r[card]\n[key]"}
 
 
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a redactor of phone numbers without its package fails at the first message."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "phonenumbers"]:
         monkeypatch.delitem(sys.modules, name)
@@ -364,7 +364,7 @@ def test_an_unknown_region_is_refused(region: str) -> None:
         Redactor(region=region)
 
 
-def test_settings_are_frozen_and_known() -> None:
+def test_unknown_settings_are_refused_and_settings_are_immutable() -> None:
     """Wrong: a misspelt setting is ignored, so addresses are stored."""
     with pytest.raises(InvalidSetting, match=r"`email`\. Did you mean `emails`"):
         Redactor(**{"email": True})

@@ -35,7 +35,7 @@ def score(
     return sum(scorer.factors(relevance, age_days, mentions, confidence).values())
 
 
-def test_a_weighted_mean() -> None:
+def test_a_score_is_a_weighted_mean_of_its_factors() -> None:
     """Wrong: the sum of the weights changes the score, or a factor uses another's weight."""
     scorer = ImportanceScorer(relevance=2, recency=1, use=1, confidence=4, half_life_days=10)
     factors = scorer.factors(relevance=0.5, age_days=20, mentions=3, confidence=0.25)
@@ -62,7 +62,7 @@ def test_scores_are_between_0_and_1(
     assert 0 <= score(scorer, relevance, age, mentions, sure) <= 1 + 1e-9
 
 
-def test_weights_count_where_they_are_set() -> None:
+def test_each_weight_affects_only_its_factor() -> None:
     """Wrong: weights of 0 divide by zero, or a factor works in reverse."""
     off = ImportanceScorer(relevance=0, recency=0, use=0, confidence=0)
     assert score(off, 1) == 0
@@ -82,7 +82,7 @@ def test_weights_count_where_they_are_set() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"relevance": -1}, {"half_life_days": 0}, {"importance": 1}, {"use": "much"}]
 )
-def test_weights_that_are_none(wrong: dict[str, object]) -> None:
+def test_an_invalid_weight_is_refused(wrong: dict[str, object]) -> None:
     """Wrong: a misspelt or negative weight is accepted."""
     with pytest.raises(InvalidSetting):
         ImportanceScorer(**wrong)
@@ -108,7 +108,7 @@ def recalled(found: list[Fact], question: str = "") -> list[str]:
     return [one.id for one in ranked(found, question)]
 
 
-def test_the_question_decides_by_words_and_meaning() -> None:
+def test_relevance_outweighs_age_and_use_by_default() -> None:
     """Wrong: at default weights age or use outweighs relevance."""
     found = facts(
         claim("a", "Plays the violin."),
@@ -140,7 +140,7 @@ def test_the_question_decides_by_words_and_meaning() -> None:
     assert b.views["relevance"] > c.views["relevance"]
 
 
-def test_how_a_fact_reads() -> None:
+def test_a_fact_is_shown_with_its_source_and_state() -> None:
     """Wrong: a denied fact, or one by a tool or the assistant, reads like the user's statement."""
     until = datetime(2024, 3, 1, tzinfo=UTC)
     texts = {
@@ -195,7 +195,7 @@ def key(text: str) -> str:
 
 
 @given(found_by_blocks, st.sets(st.tuples(st.just("s"), st.integers(1, 4))))
-def test_merge_repeats_nothing(found: dict[str, list[Recall]], shown: set[tuple[str, int]]) -> None:
+def test_merge_repeats_no_text(found: dict[str, list[Recall]], shown: set[tuple[str, int]]) -> None:
     """Wrong: a merge has duplicates or shown texts, loses one, or has a random order."""
     merged = merge(found, shown)
     texts = [key(recall.text) for recall in merged]
@@ -211,7 +211,7 @@ def test_merge_repeats_nothing(found: dict[str, list[Recall]], shown: set[tuple[
     assert merged == merge(found, shown)
 
 
-def test_merge_ranks_by_share_of_the_blocks_best() -> None:
+def test_merge_ranks_by_score_relative_to_the_best_of_the_block() -> None:
     """Wrong: a block with larger scores crowds out the others."""
     big = [Recall("b", "1", "one", score=900.0), Recall("b", "2", "two", score=300.0)]
     small = [Recall("a", "3", "three", score=0.4), Recall("a", "4", "four", score=0.3)]
@@ -224,7 +224,7 @@ def test_merge_ranks_by_share_of_the_blocks_best() -> None:
     st.integers(-5, 300),
     st.dictionaries(st.sampled_from(BLOCKS), st.none() | st.integers(0, 80)),
 )
-def test_select_stays_within_room_and_shares_it(
+def test_select_stays_within_its_limit_and_shares_it_fairly(
     found: dict[str, list[Recall]], room: int, limits: dict[str, int | None]
 ) -> None:
     """Wrong: the choice exceeds the room or a block's limit, or takes another block's share."""
@@ -243,7 +243,7 @@ def test_select_stays_within_room_and_shares_it(
             assert own[0] in chosen
 
 
-def test_the_best_take_what_is_left() -> None:
+def test_the_unused_share_of_a_block_goes_to_the_best_recalls() -> None:
     """Wrong: the share of a block without recalls is wasted."""
     recalls = [Recall("a", str(n), str(n), tokens=10) for n in range(9)]
     recalls.append(Recall("b", "x", "x", tokens=10))
@@ -260,7 +260,7 @@ def test_the_best_take_what_is_left() -> None:
     assert merge({"a": [better, worse], "b": [later]}) == [better]
 
 
-def test_what_differs_in_one_word_is_told_once() -> None:
+def test_near_duplicates_are_merged() -> None:
     """Wrong: near-duplicates fill the context, or different facts are merged."""
     said = "We went down to the old harbour to see the ships that had come in with the tide {}"
     one, other = said.format("early today"), said.format("early, today")
@@ -276,7 +276,7 @@ def test_what_differs_in_one_word_is_told_once() -> None:
         assert merge({"a": both}) == both
 
 
-def test_a_fact_and_its_message_speak_for_each_other() -> None:
+def test_a_record_found_by_two_blocks_ranks_higher() -> None:
     """Wrong: a record that two blocks found ranks below one that a single block scored a little
     higher, or unrelated records support each other."""
 
@@ -297,6 +297,6 @@ def test_a_fact_and_its_message_speak_for_each_other() -> None:
     assert alone[0] == "So much rain today."
 
 
-def test_a_text_with_a_word_more_says_the_same() -> None:
+def test_a_text_with_one_more_word_is_a_near_duplicate() -> None:
     said = "we went to the lake with Ann and her old dog on a sunny day"
     assert doubles([said, f"{said} again", "something else", said]) == {1: 0, 3: 0}

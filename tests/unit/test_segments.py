@@ -48,7 +48,7 @@ def same(one: Segment, other: Segment) -> bool:
 
 @settings(deadline=None)
 @given(texts, st.sampled_from([0, 5, WIDE, 3 * WIDE]), st.booleans())
-def test_bytes_are_what_was_written(said: list[str], width: int, own_ids: bool) -> None:
+def test_a_segment_is_read_back_unchanged(said: list[str], width: int, own_ids: bool) -> None:
     """Wrong: a segment is read back with changes, or in another order."""
     ids = HEX[: len(said)] if own_ids else [f"é\x00\ud800 {n}" for n in range(len(said))]
     given_ = segment(ids, said, width)
@@ -63,7 +63,7 @@ def test_bytes_are_what_was_written(said: list[str], width: int, own_ids: bool) 
 
 @settings(deadline=None)
 @given(texts, st.data())
-def test_joined_parts_are_the_whole(said: list[str], data: st.DataObject) -> None:
+def test_joined_segments_equal_one_segment(said: list[str], data: st.DataObject) -> None:
     """Wrong: joining segments changes results or scores."""
     at = data.draw(st.integers(0, len(said)))
     some = features(said)
@@ -84,7 +84,7 @@ def test_joined_parts_are_the_whole(said: list[str], data: st.DataObject) -> Non
 
 @settings(deadline=None)
 @given(texts, st.data())
-def test_nothing_is_left_of_what_is_taken_out(said: list[str], data: st.DataObject) -> None:
+def test_a_removed_record_leaves_no_trace(said: list[str], data: st.DataObject) -> None:
     """Wrong: a removed record's id, vector or words stay, or others are removed."""
     gone = data.draw(st.sets(st.integers(0, len(said) - 1)))
     some = features(said)
@@ -96,7 +96,7 @@ def test_nothing_is_left_of_what_is_taken_out(said: list[str], data: st.DataObje
         assert same(rest, Segment.of([HEX[place] for place in left], some.at(left), compact=True))
 
 
-def test_bytes_that_nobody_wrote_are_refused() -> None:
+def test_damaged_segment_bytes_are_refused() -> None:
     """Wrong: a damaged segment gives wrong results, or ends a search."""
     data = bytes_of(segment(HEX[:3], ["fox", "owl", "den fox"]))
     for end in (0, 3, 40, 90, len(data) - 16):
@@ -114,7 +114,7 @@ def test_bytes_that_nobody_wrote_are_refused() -> None:
     assert refused > 5
 
 
-def test_rounding_loses_nothing_twice() -> None:
+def test_rounding_a_rounded_vector_changes_nothing() -> None:
     """Wrong: rounding again changes vectors, so each move between stores loses precision."""
 
     def rounded(some: Features) -> Features:
@@ -132,14 +132,14 @@ def test_rounding_loses_nothing_twice() -> None:
 
 
 @pytest.mark.parametrize("row", [[0.0] * WIDE, [1e-9] * WIDE, [1e9] * WIDE, [3e38] * WIDE])
-def test_vectors_of_any_size(row: list[float]) -> None:
+def test_vectors_of_any_length_are_rounded_precisely(row: list[float]) -> None:
     """Wrong: a vector that is not of unit length becomes zeros or NaN."""
     matrix = np.array([row, units(1, WIDE)[0]], np.float32)
     kept = Vectors.of(matrix, True).floats()
     assert np.allclose(kept, matrix, rtol=1e-2, atol=1e-2 * float(np.abs(matrix[1]).max()))
 
 
-def test_many_records_and_any_names() -> None:
+def test_many_records_are_split_into_segments_within_limits() -> None:
     """Wrong: a segment exceeds its limits, or loses records."""
     some = features(["fox"] * 5_000, 0)
     ids = [f"{n}" for n in range(5_000)]
@@ -202,7 +202,7 @@ class Kept:
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 60), st.sets(st.integers(0, 10**6), max_size=9))))
-def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> None:
+def test_a_catalog_lists_every_record_once(steps: list[tuple[int, set[int]]]) -> None:
     """Wrong: some order of writes leaves a record in no segment, in two, or not removed."""
     kept = Kept()
     for count, picks in steps:
@@ -212,7 +212,7 @@ def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> Non
         kept.check()
 
 
-def test_segments_stay_few_and_are_written_a_few_times() -> None:
+def test_single_appends_do_not_create_many_segments() -> None:
     """Wrong: single appends give a user thousands of segments."""
     kept = Kept()
     once = len(bytes_of(segment(["1"], ["fox"], 0)))
@@ -228,7 +228,7 @@ def test_segments_stay_few_and_are_written_a_few_times() -> None:
     assert len(kept.catalog.parts) <= 8
 
 
-def test_adding_a_little_reads_and_writes_little() -> None:
+def test_a_small_append_does_not_rewrite_large_segments() -> None:
     """Wrong: each append rewrites the largest segments."""
     kept = Kept()
     for _ in range(25):
@@ -242,7 +242,7 @@ def test_adding_a_little_reads_and_writes_little() -> None:
     assert sum(joining) <= 320 // 8
 
 
-def test_damaged_segments_and_catalogs_are_told() -> None:
+def test_damaged_segments_and_catalogs_are_reported() -> None:
     """Wrong: one damaged segment blocks all writes and deletions."""
     kept = Kept()
     for _ in range(2):

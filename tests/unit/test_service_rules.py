@@ -28,7 +28,7 @@ SECRET = "swordfish"
 
 
 @given(users=st.lists(SHORT, min_size=1, max_size=3), named=st.none() | SHORT)
-def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None) -> None:
+def test_a_credential_admits_only_its_users(users: list[str], named: str | None) -> None:
     """Wrong: a pattern admits a user whose id does not match, or refuses one whose id does."""
     try:
         whose = checked_users(users)
@@ -49,7 +49,7 @@ def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None
 
 
 @given(rights=st.lists(st.sampled_from([*RIGHTS, "root"])), users=st.sampled_from(["*", "ana"]))
-def test_rights(rights: list[str], users: str) -> None:
+def test_rights_are_granted_only_as_requested(rights: list[str], users: str) -> None:
     """Wrong: a right is granted unasked, or "admin" to a credential for some users."""
     try:
         found = checked_rights(rights, (users,))
@@ -67,7 +67,7 @@ def test_rights(rights: list[str], users: str) -> None:
 
 
 @given(gaps=st.lists(st.floats(0, 30), max_size=200))
-def test_no_more_than_the_limit(gaps: list[float]) -> None:
+def test_the_rate_limit_admits_exactly_the_allowed_requests(gaps: list[float]) -> None:
     """Wrong: more requests pass than rate and burst allow, or one after the wait is refused."""
     limits = Limits(per_second=2, burst=5)
     buckets, now, let_in = Buckets(limits), 0.0, 0
@@ -88,7 +88,7 @@ def _all_errors(kind: type[AgentMemoryError] = AgentMemoryError) -> list[type[Ag
 @pytest.mark.parametrize(
     "kind", [one for one in _all_errors() if one.__module__ == errors.__name__]
 )
-def test_each_error_is_told_as_a_problem(kind: type[AgentMemoryError]) -> None:
+def test_each_error_has_a_problem_without_internal_text(kind: type[AgentMemoryError]) -> None:
     """Wrong: one of our errors becomes a bare 500, or an internal error's text reaches a client."""
     error = kind.__new__(kind)
     error.args = (SECRET,)
@@ -101,7 +101,7 @@ def test_each_error_is_told_as_a_problem(kind: type[AgentMemoryError]) -> None:
     assert problem.detail
 
 
-def test_whatever_else_fails_is_no_more_than_that() -> None:
+def test_an_unexpected_error_becomes_status_500_without_its_text() -> None:
     """Wrong: a driver's error text reaches a client."""
     for error in (RuntimeError(SECRET), KeyError(SECRET), OSError(SECRET)):
         assert SECRET not in json.dumps(problem_of(error).body())
@@ -109,7 +109,7 @@ def test_whatever_else_fails_is_no_more_than_that() -> None:
     assert len({kind.type for kind in Kind}) == len(Kind)
 
 
-def test_the_log_says_nothing_that_was_said() -> None:
+def test_log_lines_contain_no_text_of_users() -> None:
     """Wrong: a log line contains text of a record, a request or a driver's error."""
     try:
         raise ValueError(SECRET)
@@ -136,7 +136,7 @@ def test_the_log_says_nothing_that_was_said() -> None:
         ("https://i.example/keys", "i", "a", []),
     ],
 )
-def test_issuers_that_are_not_taken(url: str, issuer: str, audience: str, rights: Any) -> None:
+def test_an_insecure_issuer_is_refused(url: str, issuer: str, audience: str, rights: Any) -> None:
     """Wrong: an issuer whose keys can be replaced on the network is accepted."""
     with pytest.raises((ConfigError, InvalidInput)):
         Tokens(url, issuer, audience, "sub", rights)

@@ -38,7 +38,7 @@ argument_texts = st.one_of(
 
 
 @given(long_texts, texts(), st.integers(1, 400))
-def test_an_excerpt_fits_and_is_of_the_text(text: str, question: str, limit: int) -> None:
+def test_an_excerpt_fits_its_limit_and_quotes_text(text: str, question: str, limit: int) -> None:
     """Wrong: an excerpt exceeds its limit, or contains text that is not in the original."""
     shown = excerpt(text, question, COUNTER.text, limit, MARK)
     if COUNTER.text(text) <= limit:
@@ -50,7 +50,7 @@ def test_an_excerpt_fits_and_is_of_the_text(text: str, question: str, limit: int
 
 
 @given(st.integers(200, 3_000), st.integers(60, 300), st.sampled_from(["", "w77", "w150 w151"]))
-def test_marks_say_what_is_missing_and_where(words: int, limit: int, question: str) -> None:
+def test_marks_state_omitted_characters_and_offsets(words: int, limit: int, question: str) -> None:
     """Wrong: a mark gives a wrong offset or number of characters."""
     text = ". ".join(f"w{n}" for n in range(words))
     shown = excerpt(text, question, COUNTER.text, limit, MARK)
@@ -73,7 +73,7 @@ def test_marks_say_what_is_missing_and_where(words: int, limit: int, question: s
     assert text[place:].strip() == ""
 
 
-def test_the_passage_that_answers_is_shown() -> None:
+def test_an_excerpt_contains_the_answer_to_the_question() -> None:
     """Wrong: a sentence with a common word of the question replaces the one that answers."""
     lines = [f"The ship number {n} sails on." for n in range(3_000)]
     lines[1_500] = "The ship of Captain Ahab sails on."
@@ -109,7 +109,7 @@ def chat_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 @given(histories(), st.integers(5, 300))
-def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> None:
+def test_shortened_units_fit_and_keep_calls_with_results(messages: list[Any], room: int) -> None:
     """Wrong: a shortened unit exceeds its room, splits a pair, or loses its newest message."""
     for unit in units(visible(entries_of(messages), was_cut=False)):
         shown = SHORTENER.unit(unit, room)
@@ -125,7 +125,7 @@ def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> 
 
 
 @given(argument_texts, st.integers(60, 300))
-def test_arguments_stay_json(arguments: str, room: int) -> None:
+def test_shortened_arguments_are_valid_json(arguments: str, room: int) -> None:
     """Wrong: shortened arguments are invalid JSON, or a value is cut without a mark."""
     message = Message.of(call(["a"], arguments=arguments))
     shown = SHORTENER.message(message, room, 3)
@@ -137,7 +137,7 @@ def test_arguments_stay_json(arguments: str, room: int) -> None:
         assert not given_ or ELLIPSIS in told or given_ == json.loads(arguments)
 
 
-def test_short_arguments_stay_beside_long_ones() -> None:
+def test_short_arguments_are_not_removed_when_long_ones_are_cut() -> None:
     """Wrong: shortening removes short arguments, such as a file's name."""
     given_ = {"path": "a/b.txt", "content": "word " * 2_000, "mode": 6}
     message = Message.of(call(["a"], arguments=json.dumps(given_)))
@@ -149,7 +149,7 @@ def test_short_arguments_stay_beside_long_ones() -> None:
 
 
 @pytest.mark.parametrize("field", ["refusal", "reasoning_content", "reasoning"])
-def test_other_texts_of_a_message_are_cut_too(field: str) -> None:
+def test_long_text_fields_of_a_message_are_shortened(field: str) -> None:
     """Wrong: a long reasoning text keeps its message from being shown."""
     message = Message.of({"role": "assistant", "content": "Yes.", field: "think " * 2_000})
     shown = SHORTENER.message(message, 200, 3)
@@ -159,7 +159,7 @@ def test_other_texts_of_a_message_are_cut_too(field: str) -> None:
     assert COUNTER.message(shown) <= 200
 
 
-def test_fields_and_items_that_do_not_fit() -> None:
+def test_a_field_that_does_not_fit_is_omitted() -> None:
     """Wrong: a field that cannot be shortened keeps its message from being shown."""
     small, large = {"a": 1}, [{"b": "word " * 2_000}]
     message = Message.of(
@@ -177,7 +177,7 @@ def test_fields_and_items_that_do_not_fit() -> None:
     assert view["content"].startswith("told told")
 
 
-def test_an_item_of_several_messages_is_shortened_as_these() -> None:
+def test_an_item_of_several_messages_keeps_all_when_shortened() -> None:
     """Wrong: shortening an item with three results drops two of them, with their calls."""
     uses = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in "abc"]
     told = [{"type": "tool_result", "tool_use_id": one, "content": "told " * 900} for one in "abc"]
@@ -195,7 +195,7 @@ def test_an_item_of_several_messages_is_shortened_as_these() -> None:
     assert [one.get("tool_call_id") for one in chat_of(fewer)] == [None, "c"]
 
 
-def test_the_newest_result_stays_and_has_a_way_to_read_on() -> None:
+def test_the_newest_result_remains_with_a_note_how_to_read_on() -> None:
     """Wrong: the newest result is dropped, or a shortened one does not say how to read on."""
     ids = [f"c{n}" for n in range(30)]
     entries = entries_of([call(ids), *[result(one) for one in reversed(ids)]])

@@ -64,7 +64,7 @@ def read(text: str) -> Skill:
 
 
 @given(SKILLS)
-def test_what_is_saved_is_read_as_the_same(skill: Skill) -> None:
+def test_a_saved_skill_is_read_back_unchanged(skill: Skill) -> None:
     """Wrong: a text with a colon, a quote or another line end is refused, or comes back changed."""
     kept = checked(skill, MOST)
     assert parse(render(kept), "file.md") == kept
@@ -75,7 +75,7 @@ def test_what_is_saved_is_read_as_the_same(skill: Skill) -> None:
 
 @settings(max_examples=at_length(250))
 @given(FILES)
-def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
+def test_any_bytes_are_a_skill_or_an_error_with_a_line(data: bytes) -> None:
     """Wrong: a file raises, or its error names a line that does not exist."""
     said = parse(data, "file.md")
     lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n") + 1
@@ -119,7 +119,7 @@ def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
         ('---\nname: a\ndescription: "b\u2028c\u0085d"\ntags: e: f\n---\n', 4, "mapping values"),
     ],
 )
-def test_what_is_wrong_is_told_by_line(text: str, line: int, problem: str) -> None:
+def test_a_broken_skill_names_the_line_and_the_problem(text: str, line: int, problem: str) -> None:
     """Wrong: the error names a wrong line, or does not say what is wrong."""
     broken = parse(text.encode(), "deploy.md")
     assert isinstance(broken, BrokenSkill)
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_told_by_line(text: str, line: int, problem: str) -> No
     assert str(broken).startswith(f"deploy.md, line {line}: ")
 
 
-def test_hostile_bytes_are_refused_by_line() -> None:
+def test_hostile_skill_files_are_refused_with_a_line() -> None:
     """Wrong: another encoding, a YAML alias bomb or deep nesting raises or hangs."""
     broken = parse("---\r\nname: a\r\ndescription: caf\xe9\r\n---\r\n".encode("latin-1"), "file.md")
     assert isinstance(broken, BrokenSkill)
@@ -142,7 +142,7 @@ def test_hostile_bytes_are_refused_by_line() -> None:
         assert said.line == 4
 
 
-def test_an_agent_skill_is_a_skill() -> None:
+def test_a_skill_file_of_another_program_is_accepted() -> None:
     """Wrong: a SKILL.md of other programs is refused, or loses its licence."""
     text = """---
 name: pdf-processing
@@ -175,7 +175,7 @@ Read the file first:
     assert (again.extra, again.body) == (skill.extra, skill.body)
 
 
-def test_steps_tags_and_line_ends_of_plain_files() -> None:
+def test_steps_tags_and_line_ends_of_plain_markdown_are_read() -> None:
     """Wrong: steps in plain Markdown are not recognized, or tags and line ends are changed."""
     skill = read(
         "---\nname: a\ndescription: b\n---\n\n# Deploy\n\n1. Run the tests\nand wait.\n\n"
@@ -207,7 +207,7 @@ def test_steps_tags_and_line_ends_of_plain_files() -> None:
         *("lpt1", "a\n", "/etc/passwd", "a\x00", "\u0430"),
     ],
 )
-def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
+def test_unsafe_skill_names_are_refused(name: str) -> None:
     """Wrong: a name is a path, a device, or equal to another one on some file system."""
     with pytest.raises(InvalidInput, match="is not a skill name"):
         checked(Skill(name, "b"), MOST)
@@ -227,13 +227,13 @@ def test_names_that_could_lead_elsewhere_are_refused(name: str) -> None:
         (Skill("a", "b", body="x" * MOST), "the maximum is 100000"),
     ],
 )
-def test_what_no_file_could_give_back_is_refused(skill: Skill, told_so: str) -> None:
+def test_a_skill_that_a_file_cannot_represent_is_refused(skill: Skill, told_so: str) -> None:
     """Wrong: a skill is saved that comes back changed or broken."""
     with pytest.raises(InvalidInput, match=told_so):
         checked(skill, MOST)
 
 
-def test_a_skill_reads_well_for_people_and_models() -> None:
+def test_a_skill_is_rendered_readably() -> None:
     """Wrong: a step of several lines is flattened, or looks like several steps."""
     skill = Skill(
         "a", "Es grünt.", ("One\n  two", "x: y"), ("t",), "Body.", {"on": date(2024, 1, 2)}

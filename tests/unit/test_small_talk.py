@@ -19,7 +19,7 @@ MORE = ("बहुत धन्यवाद!", "kiitos paljon", "çok teşekkür
 
 
 @pytest.mark.parametrize("text", [*SMALL_TALK, *MORE, "Pourquoi ?"])
-def test_small_talk_is_known(text: str) -> None:
+def test_small_talk_is_recognized(text: str) -> None:
     """Wrong: thanks or a nod trigger a recall."""
     assert is_courtesy(text)
 
@@ -43,13 +43,13 @@ def test_small_talk_is_known(text: str) -> None:
         "x" * 10_000,
     ],
 )
-def test_what_asks_or_tells_something_is_none(text: str) -> None:
+def test_a_question_or_statement_is_not_small_talk(text: str) -> None:
     """Wrong: a question that begins politely is treated as small talk."""
     assert not is_courtesy(text)
 
 
 @given(st.text())
-def test_any_text_can_be_looked_at(text: str) -> None:
+def test_any_text_can_be_checked_for_small_talk(text: str) -> None:
     """Wrong: some text raises, or surrounding blanks change the answer."""
     assert is_courtesy(text) in (True, False)
     assert is_courtesy(f"  {text}\n") == is_courtesy(text) or len(text) > 100
@@ -74,7 +74,7 @@ def finding(text: str, **fields: object) -> Candidate:
         "Caroline feels thankful for the kind words of her friend.",
     ],
 )
-def test_a_mood_or_a_courtesy_is_no_fact(text: str) -> None:
+def test_a_mood_or_a_courtesy_is_not_a_fact(text: str) -> None:
     """Wrong: a mood or a courtesy is stored as a fact."""
     assert is_chatter(finding(text), SHOWN)
 
@@ -93,12 +93,12 @@ def test_a_mood_or_a_courtesy_is_no_fact(text: str) -> None:
         "Caroline freut sich auf den Umzug.",
     ],
 )
-def test_what_tells_something_is_kept(text: str) -> None:
+def test_an_informative_finding_is_not_small_talk(text: str) -> None:
     """Wrong: a wish, a preference or an achievement is dropped as small talk."""
     assert not is_chatter(finding(text), SHOWN)
 
 
-def test_what_changes_a_known_fact_or_is_a_plan_is_kept() -> None:
+def test_a_plan_or_a_change_of_a_fact_is_not_small_talk() -> None:
     """Wrong: "is not happy any more", or a plan, is dropped as a mood."""
     assert not is_chatter(finding("Caroline is happy.", relation="end", related=("x",)), SHOWN)
     assert not is_chatter(finding("Caroline looks forward to seeing friends.", kind="plan"), SHOWN)
@@ -133,7 +133,7 @@ def nothing(text: str, *, user: bool = False, question: str = QUESTION) -> bool:
         ("我住在哪里", "抱歉，我不知道。"),
     ],
 )
-def test_an_answer_that_nobody_knew_tells_nothing(question: str, answer: str) -> None:
+def test_an_answer_that_nobody_knew_is_uninformative(question: str, answer: str) -> None:
     """Wrong: an old "I don't know", in any language, is recalled instead of a later answer."""
     assert nothing(answer, question=question)
 
@@ -146,13 +146,13 @@ def test_an_answer_that_nobody_knew_tells_nothing(question: str, answer: str) ->
         ("Is my dog's name Rex?", "My dog's name is Rex.", True),
     ],
 )
-def test_a_short_answer_stays(question: str, answer: str, user: bool) -> None:
+def test_a_short_answer_is_informative(question: str, answer: str, user: bool) -> None:
     """Wrong: an answer is dropped, because it is in another language or only confirms."""
     assert not nothing(answer, user=user, question=question)
 
 
 @pytest.mark.parametrize("question", [QUESTION, "where do i live ?", "So where do I live?"])
-def test_the_same_question_tells_nothing(question: str) -> None:
+def test_a_repeated_question_is_uninformative(question: str) -> None:
     """Wrong: an unanswered question is recalled instead of its answer."""
     assert nothing(question, user=True)
 
@@ -167,7 +167,7 @@ def test_the_same_question_tells_nothing(question: str) -> None:
         ("I don't know.", True),
     ],
 )
-def test_what_tells_something_stays(text: str, user: bool) -> None:
+def test_an_answer_with_words_of_the_question_is_informative(text: str, user: bool) -> None:
     """Wrong: an answer is dropped because it repeats the question's words, or expresses doubt."""
     assert not nothing(text, user=user)
 
@@ -182,7 +182,7 @@ def test_what_tells_something_stays(text: str, user: bool) -> None:
         ("I moved to Lisbon last week.", False),
     ],
 )
-def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> None:
+def test_a_question_within_a_longer_message_is_recognized(text: str, again: bool) -> None:
     """Wrong: a message that contains the question is recalled instead of the answer."""
     question = "Which city do I live in?"
     languages = languages_of(question)
@@ -202,6 +202,6 @@ def test_a_question_that_was_asked_among_other_words(text: str, again: bool) -> 
         ("When I am home I call her", 0),
     ],
 )
-def test_only_the_words_that_ask_count_as_a_question(text: str, asks: int) -> None:
+def test_only_the_asking_part_of_a_message_is_a_question(text: str, asks: int) -> None:
     """Wrong: a statement beside a question counts as one, or a question needs its question mark."""
     assert asking(text) == asks

@@ -107,7 +107,7 @@ def bodies() -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines()]
 
 
-def test_what_was_written_is_read() -> None:
+def test_a_snapshot_is_read_back_unchanged() -> None:
     """Wrong: a head, a message or a record comes back changed."""
     found = read("".join(lines()).encode())
     assert found[0] == replace(head(), version=0)
@@ -127,7 +127,7 @@ def test_what_was_written_is_read() -> None:
     assert read(summed(map(compact_json, bodies()))) == found
 
 
-def test_a_file_is_jsonl_that_others_can_check() -> None:
+def test_a_snapshot_is_jsonl_with_a_standard_digest() -> None:
     """Wrong: the last line's digest is not what `head -n -1 FILE | sha256sum` prints."""
     written = [line.encode() for line in lines()]
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in written)
@@ -234,14 +234,14 @@ MISFITS: list[tuple[int, str, list[Any]]] = [
         (1, {"expired": 8, "start": 8, "pinned": []}),
     ],
 )
-def test_misfits_are_refused_though_their_sums_are_right(at: int, fields: dict[str, Any]) -> None:
+def test_invalid_data_with_valid_checksums_is_refused(at: int, fields: dict[str, Any]) -> None:
     """Wrong: a crafted file with valid checksums writes invalid data, or another session's."""
     with pytest.raises(InvalidSnapshot, match=r"^line \d+: ") as error:
         read(edited(at, **fields))
     assert number_of(error) >= at + 1
 
 
-def test_odd_files_are_refused_with_a_reason() -> None:
+def test_odd_snapshot_files_are_refused_with_a_reason() -> None:
     """Wrong: a file with a wrong digest, NaN or deep nesting is accepted."""
     with pytest.raises(InvalidSnapshot, match="line 16: its `sha256` does not fit"):
         read("".join([*lines()[:-1], lines()[-1].replace('256":"', '256":"x')]).encode())
@@ -265,13 +265,13 @@ def test_odd_files_are_refused_with_a_reason() -> None:
 @pytest.mark.parametrize(
     "raw", [b"", b"\n", b'{"role":"user","content":"hi"}\n', b"\xff\xfe\n", b"[]\n", b"[" * 99_999]
 )
-def test_other_files_are_told(raw: bytes) -> None:
+def test_a_file_that_is_not_a_snapshot_raises_a_clear_error(raw: bytes) -> None:
     """Wrong: another kind of file, or an empty one, is reported as damaged, or crashes."""
     with pytest.raises(InvalidSnapshot, match=r"line 1: (the file is empty|this is not)"):
         read(raw)
 
 
-def test_nothing_may_follow() -> None:
+def test_data_after_the_end_of_a_snapshot_is_refused() -> None:
     """Wrong: text after the end of a snapshot is ignored."""
     raw = "".join(lines()).encode()
     for more in (b"\n", b"{}\n", raw):
@@ -287,7 +287,7 @@ _JSON = st.recursive(
 
 
 @given(st.integers(0, 15), st.data())
-def test_any_edit_is_read_or_refused(at: int, data: st.DataObject) -> None:
+def test_any_edited_snapshot_is_read_or_refused(at: int, data: st.DataObject) -> None:
     """Wrong: a crafted file raises something else than `InvalidSnapshot`."""
     found = bodies()
     name = data.draw(st.sampled_from(sorted(found[at])))

@@ -85,7 +85,7 @@ def index_of(dimensions: int, fading: Fading, made: Sequence[Observation]) -> Pl
         ((-(10**400), 0), r"position\[0\] is -1000"),
     ],
 )
-def test_a_bad_position_is_refused(given: object, wanted: str) -> None:
+def test_an_invalid_position_is_refused(given: object, wanted: str) -> None:
     """Wrong: an invalid position is stored, and every distance to it is meaningless."""
     with pytest.raises(InvalidInput, match=wanted):
         position_of(given, 2)
@@ -100,7 +100,7 @@ def test_positions_are_floats() -> None:
     assert math.copysign(1, position_of((-0.0, 0), 2)[0]) == 1
 
 
-def test_bad_numbers_are_refused() -> None:
+def test_invalid_numbers_are_refused() -> None:
     """Wrong: a confidence of 2, or a text in place of a number, is accepted."""
     assert [number_of("confidence", value, 0, 1) for value in (0, 1, True)] == [0.0, 1.0, 1.0]
     assert number_of("radius", math.inf, 0, math.inf) == math.inf
@@ -120,13 +120,13 @@ def test_bad_numbers_are_refused() -> None:
         {"max_chars": 0},
     ],
 )
-def test_settings_are_bounded(fields: dict[str, Any]) -> None:
+def test_settings_out_of_range_are_refused(fields: dict[str, Any]) -> None:
     """Wrong: a half-life of 0 divides by zero, or a fourth dimension is accepted."""
     with pytest.raises(InvalidSetting):
         SpatialMemory(**fields)
 
 
-def test_settings_and_words_of_places() -> None:
+def test_settings_are_parsed_and_recalls_state_place_and_age() -> None:
     """Wrong: TOML cannot set a half-life, or a recall lacks place, age or confidence."""
     block = SpatialMemory.model_validate({"dimensions": 3, "half_life": "P1D"})
     assert (block.half_life, block.name) == (timedelta(days=1), "spatial")
@@ -155,12 +155,12 @@ def test_settings_and_words_of_places() -> None:
         (400.9 * DAY, "400 days ago"),
     ],
 )
-def test_ages_in_words(seconds: float, wanted: str) -> None:
+def test_ages_are_written_in_words(seconds: float, wanted: str) -> None:
     """Wrong: ages are rounded up, or negative for a clock that is ahead."""
     assert ago(timedelta(seconds=seconds)) == wanted
 
 
-def test_half_is_left_after_a_half_life() -> None:
+def test_confidence_halves_after_each_half_life() -> None:
     """Wrong: confidence decays linearly, from another time, or below 0."""
     ages = np.array([0, DAY, 2 * DAY, 10 * DAY, 1e12])
     sure = left(np.full(5, 0.8), ages, DAY)
@@ -173,7 +173,7 @@ lengths = st.floats(0, 1e13)
 
 
 @given(st.lists(lengths, min_size=1, max_size=20))
-def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
+def test_proximity_decreases_with_distance(apart: list[float]) -> None:
     """Wrong: a nearer observation has less proximity, or the median one is not at 0.5."""
     near = proximity(np.array(apart))
     assert all(0 <= one <= 1 for one in near)
@@ -196,7 +196,7 @@ def found_at(
     return Found(made, np.arange(len(made)), *columns)
 
 
-def test_the_score_orders_what_is_found() -> None:
+def test_the_score_follows_the_documented_formula() -> None:
     """Wrong: the score differs from the documented formula, or an observation is recalled twice."""
     found = found_at([0, 2, 4], [1, 0.8, 0.5])
     assert scored(found).tolist() == pytest.approx([1, 0.5 * 0.8, 1 / 3 * 0.5])
@@ -223,7 +223,7 @@ def test_the_score_orders_what_is_found() -> None:
     st.lists(st.tuples(*[st.floats(-1e12, 1e12)] * 3), min_size=1, max_size=5),
     st.tuples(*[st.floats(-1e12, 1e12)] * 3),
 )
-def test_distances_are_right(points: list[tuple[float, ...]], here: tuple[float, ...]) -> None:
+def test_distances_are_exact(points: list[tuple[float, ...]], here: tuple[float, ...]) -> None:
     """Wrong: tiny coordinates underflow, so that all places coincide."""
     for dimensions in (2, 3):
         there = np.array([point[:dimensions] for point in points])
@@ -279,7 +279,7 @@ def nearest_of(
 
 
 @given(crowds(), fadings, moments, st.data())
-def test_the_index_finds_the_nearest(
+def test_the_index_finds_the_nearest_observations(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
 ) -> None:
     """Wrong: the index misses a tie, a place exactly on the radius, or one behind faded ones, or
@@ -311,7 +311,7 @@ def test_the_index_finds_the_nearest(
 
 
 @given(crowds(), fadings, moments, st.data())
-def test_the_index_finds_what_is_in_a_box(
+def test_the_index_finds_the_observations_in_a_box(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
 ) -> None:
     """Wrong: an observation on a face of the box is left out, or coordinates are rounded."""
@@ -329,7 +329,7 @@ def test_the_index_finds_what_is_in_a_box(
 
 
 @given(crowds(), fadings, moments, st.integers(1, 12))
-def test_the_index_finds_the_newest(
+def test_the_index_finds_the_newest_observations(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, count: int
 ) -> None:
     """Wrong: ties in time are ordered at random."""
@@ -340,7 +340,7 @@ def test_the_index_finds_the_newest(
     assert ids(found.cut(count, found.ages)) == {one.id for one in sure[:count]}
 
 
-def test_a_crowd_that_grows_and_shrinks() -> None:
+def test_the_index_is_correct_after_many_additions_and_removals() -> None:
     """Wrong: many additions and removals lose or keep a place in the index."""
     random = Random(7)
     index, there = PlaceIndex(2, Fading(10 * DAY, 0.05)), {}
@@ -367,17 +367,17 @@ def test_a_crowd_that_grows_and_shrinks() -> None:
         assert len(index) == len(there)
 
 
-def test_what_is_read_may_be_changed() -> None:
+def test_changing_returned_metadata_does_not_change_the_index() -> None:
     """Wrong: a caller who changes returned metadata changes the index."""
     one = Observation("a", "a", (0.0, 0.0), NOW, 1.0, "", {"tags": ["x"]})
     index = index_of(2, NEVER, [one, seen("b")])
 
-    def given_out() -> list[Observation | None]:
+    def returned_observations() -> list[Observation | None]:
         found = index.search(AT).ranked(9)
         return [index.get("a"), index.get("b"), *index.all(), *(one.observation for one in found)]
 
-    for read in given_out():
+    for read in returned_observations():
         read.metadata.setdefault("tags", []).append("y")
-    for read in given_out():
+    for read in returned_observations():
         assert read.metadata == ({"tags": ["x"]} if read.id == "a" else {})
     assert index.get("c") is None

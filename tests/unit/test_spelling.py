@@ -13,7 +13,7 @@ from agent_memory.models.embedders.spelling import corrected, corrections
         ("Which presure do the rear tyres need?", "Which pressure do the rear tyres need?"),
     ],
 )
-def test_words_that_differ_by_one_letter(typed: str, meant: str) -> None:
+def test_a_word_with_one_wrong_letter_is_corrected(typed: str, meant: str) -> None:
     """Wrong: a misspelled word stays as it is, or a correct word changes."""
     assert corrected(typed, corrections(typed), ()) == meant
 
@@ -29,12 +29,12 @@ def test_words_that_differ_by_one_letter(typed: str, meant: str) -> None:
         "fix: " + " ".join(f"frobn{letter}cate" for letter in "abcdefghjkl"),  # code
     ],
 )
-def test_what_is_not_corrected(text: str) -> None:
+def test_names_paths_and_foreign_words_are_not_corrected(text: str) -> None:
     """Wrong: a name, a path, an identifier, or a word of another language is corrected."""
     assert corrections(text) == {}
 
 
-def test_known_words_are_kept() -> None:
+def test_words_of_the_users_messages_are_not_corrected() -> None:
     """Wrong: a word of the user's own messages is corrected."""
     typed = "what is kaspar alergic to"
     words = corrections(typed)

@@ -36,7 +36,7 @@ Content = list[list[tuple[str, str]]]
 
 
 @given(**_DATABASES)
-def test_nothing_is_read_from_gaps(seed: int, size: int, vacuum: str, rows: int) -> None:
+def test_sqlite_reads_no_byte_from_gaps(seed: int, size: int, vacuum: str, rows: int) -> None:
     """Wrong: a byte that SQLite needs counts as part of a gap."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "any.db")
@@ -56,7 +56,7 @@ def test_nothing_is_read_from_gaps(seed: int, size: int, vacuum: str, rows: int)
 
 
 @given(**_DATABASES)
-def test_a_tidy_file_has_no_deleted_data(seed: int, size: int, vacuum: str, rows: int) -> None:
+def test_a_tidied_file_has_no_deleted_data(seed: int, size: int, vacuum: str, rows: int) -> None:
     """Wrong: a page is missed, or emptied at a wrong place."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "any.db")
@@ -71,7 +71,7 @@ def test_a_tidy_file_has_no_deleted_data(seed: int, size: int, vacuum: str, rows
 
 
 @given(kind=st.sampled_from([2, 5, 10, 13, 0]), rest=st.binary(min_size=511, max_size=511))
-def test_any_bytes_are_a_page_or_none(kind: int, rest: bytes) -> None:
+def test_random_bytes_are_parsed_without_errors(kind: int, rest: bytes) -> None:
     """Wrong: random bytes raise, or have a gap outside the page."""
     page = bytes([kind]) + rest
     found = gap(page)
@@ -83,7 +83,7 @@ def test_any_bytes_are_a_page_or_none(kind: int, rest: bytes) -> None:
     assert found is not None
 
 
-def test_a_tree_that_leads_back_is_none() -> None:
+def test_a_cyclic_page_tree_raises_an_error() -> None:
     """Wrong: a cycle in a damaged file makes an erasure run forever."""
     interior = bytes([5, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 2, 1, 0xFC]) + bytes(494)
     interior += (2).to_bytes(4, "big")

@@ -78,18 +78,18 @@ def found(
 
 
 @pytest.mark.parametrize(("one", "other"), [(t.format(a), t.format(b)) for t, a, b in OTHERS])
-def test_different_details_are_not_folded(one: str, other: str) -> None:
+def test_facts_with_different_details_are_not_duplicates(one: str, other: str) -> None:
     """Wrong: a fact is hidden because another one is worded almost alike."""
     assert found([claim("a", one), claim("b", other, 1)]) == []
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_the_same_words_are_folded(one: str, other: str) -> None:
+def test_facts_with_the_same_words_are_duplicates(one: str, other: str) -> None:
     """Wrong: two facts in the same words, or in another order, are both recalled."""
     assert found([claim("a", one), claim("b", other, 1)]) == [("a", "duplicate", "b")]
 
 
-def test_the_best_of_alike_facts_stays() -> None:
+def test_the_duplicate_with_the_most_evidence_is_recalled() -> None:
     """Wrong: of two equal facts the one with less evidence stays, or different facts are merged."""
     often = [claim("a"), claim("a2", said=1, fact="a"), claim("b", "Fact A!", 5)]
     assert found(often) == [("b", "duplicate", "a")]
@@ -107,7 +107,7 @@ def test_the_best_of_alike_facts_stays() -> None:
     assert found([went[0], claim("b", "Went to Rome.", 1, valid_to=day(7))]) != []
 
 
-def test_old_facts_age_by_their_category() -> None:
+def test_a_fact_becomes_stale_at_the_age_limit_of_its_category() -> None:
     """Wrong: a repeated fact ages from its first mention, or a category's limit is ignored."""
     year = timedelta(days=365)
     once, again = [claim("a")], [claim("a"), claim("a2", said=100, fact="a")]
@@ -140,7 +140,7 @@ def test_old_facts_age_by_their_category() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"max_age": timedelta()}, {"max_age": "-P1D"}, {"age": 1}])
-def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
+def test_invalid_staleness_settings_are_refused(wrong: dict[str, Any]) -> None:
     """Wrong: a misspelt limit, or one that hides all facts, is accepted."""
     with pytest.raises(InvalidSetting):
         StalenessDetector(**wrong)
@@ -171,6 +171,6 @@ def note(
         (note(1, 1, (8, 15), "s", "f"), False),
     ],
 )
-def test_what_a_note_covers(one: Tombstone, covered: bool) -> None:
+def test_a_forget_note_covers_longer_and_shorter_quotes(one: Tombstone, covered: bool) -> None:
     """Wrong: a forgotten sentence comes back by a longer or a shorter quote."""
     assert covers(one, claim("f", session_id="s", seq=1, span=QUOTED)) == covered

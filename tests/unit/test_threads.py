@@ -31,7 +31,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     return started_threads(monkeypatch)
 
 
-def test_threads_are_used_again_and_hang_alone(started: list[threading.Thread]) -> None:
+def test_threads_are_reused_and_a_hanging_call_blocks_none(started: list[threading.Thread]) -> None:
     """Wrong: each call starts a thread, or calls wait behind hanging ones."""
     idents = {Handover("call", threading.get_ident).result() for _ in range(50)}
     assert len(idents) == len(started) == 1
@@ -78,13 +78,13 @@ class Unlucky:
         return item
 
 
-def test_a_call_for_a_thread_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_assigned_to_an_ending_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a call assigned to an ending thread never runs."""
     monkeypatch.setattr(threads, "SimpleQueue", Unlucky)
     assert [Handover("call", partial(int, n)).result(SECONDS) for n in range(3)] == [0, 1, 2]
 
 
-def test_each_call_has_a_context_of_its_own() -> None:
+def test_each_call_has_its_own_context_variables() -> None:
     """Wrong: a call sees context variables of its caller or of an earlier call."""
     word: ContextVar[str] = ContextVar("word", default="nothing")
 
@@ -98,7 +98,7 @@ def test_each_call_has_a_context_of_its_own() -> None:
     assert word.get() == "the caller's"
 
 
-def test_an_idle_thread_keeps_nothing_alive() -> None:
+def test_an_idle_thread_holds_no_references() -> None:
     """Wrong: an idle thread keeps a store or a long answer in memory."""
 
     class Large:
@@ -117,7 +117,7 @@ def test_an_idle_thread_keeps_nothing_alive() -> None:
     until(is_gone)
 
 
-def test_what_a_call_raises_is_the_callers() -> None:
+def test_an_error_in_a_call_is_raised_to_its_caller() -> None:
     """Wrong: an error ends the thread or is printed instead of raised to the caller."""
     for error in (ValueError("no"), KeyboardInterrupt(), SystemExit(3)):
 
@@ -130,7 +130,9 @@ def test_what_a_call_raises_is_the_callers() -> None:
     assert Handover("call", lambda: "done").result() == "done"
 
 
-def test_abandoned_call(started: list[threading.Thread], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_follow_up_of_an_abandoned_call_runs_once(
+    started: list[threading.Thread], caplog: pytest.LogCaptureFixture
+) -> None:
     """Wrong: an abandoned call's follow-up is skipped, runs twice, or ends its thread."""
     gate, followed = threading.Event(), list[str]()
 
@@ -148,7 +150,7 @@ def test_abandoned_call(started: list[threading.Thread], caplog: pytest.LogCaptu
     assert (followed, len(started)) == (["slow"], 1)
 
 
-def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_does_not_hang_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: if no thread can start, the caller hangs, or work that could continue fails."""
 
     def refuse(thread: threading.Thread) -> None:
@@ -184,7 +186,7 @@ def test_no_thread_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         assert called.wait(SECONDS)
 
 
-def test_most_abandoned_calls() -> None:
+def test_the_number_of_abandoned_calls_is_limited() -> None:
     """Wrong: hanging calls use ever more threads, or calls that ended still count."""
     limited, gate, ended = TimeLimited(), threading.Event(), threading.Semaphore(0)
     try:
@@ -202,7 +204,7 @@ def test_most_abandoned_calls() -> None:
     assert limited.run("one", lambda: "done", SECONDS, ended.release) == "done"
 
 
-def test_calls_that_share_a_thread(started: list[threading.Thread]) -> None:
+def test_calls_can_share_a_thread(started: list[threading.Thread]) -> None:
     """Wrong: calls share no thread, or one that hangs loses earlier results or delays others."""
     gate, limited = threading.Event(), TimeLimited()
     shared: dict[str, QueryThread] = {"a": "shared", "b": "shared", "c": "shared", "d": "caller"}
@@ -219,7 +221,7 @@ def test_calls_that_share_a_thread(started: list[threading.Thread]) -> None:
     assert limited.run_all(calls, SECONDS, threads=shared)[1] == []
 
 
-def test_in_parallel_waits_for_all() -> None:
+def test_in_parallel_waits_for_all_calls_after_an_error() -> None:
     """Wrong: after one call failed, the caller continues while others still run."""
     gate, ended = threading.Event(), list[int]()
 
@@ -249,7 +251,7 @@ class Calls:
         return self._give(self.count)
 
 
-def test_repeated_until_it_says_so() -> None:
+def test_a_repeated_call_ends_when_it_returns_false() -> None:
     """Wrong: a repeated call runs once, or again after it returned False."""
     for_ever, once = Calls(), Calls(lambda _: False)
     with repeated("once", 0.001, once), repeated("ever", 0.001, for_ever):
@@ -263,7 +265,7 @@ def test_repeated_until_it_says_so() -> None:
     assert for_ever.count == ended
 
 
-def test_repeated_calls_delay_no_other() -> None:
+def test_a_repeated_call_that_hangs_delays_no_other() -> None:
     """Wrong: a store that does not answer makes another store's leases expire."""
     gate = threading.Event()
     hangs, works = Calls(lambda _: gate.wait(SECONDS)), Calls()
@@ -279,7 +281,7 @@ def test_repeated_calls_delay_no_other() -> None:
     assert hourly.count == 0
 
 
-def test_the_end_of_the_body_waits_for_a_call_under_way() -> None:
+def test_the_end_of_the_body_waits_for_a_running_call() -> None:
     """Wrong: a lease is renewed after it was released."""
     gate, within, ended = threading.Event(), threading.Event(), list[str]()
 
@@ -297,7 +299,7 @@ def test_the_end_of_the_body_waits_for_a_call_under_way() -> None:
     timer.join()
 
 
-def test_a_call_that_fails_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_call_continues_after_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: one error ends the renewal of a lease, or is not logged."""
 
     def fail(count: int) -> bool:
@@ -360,7 +362,7 @@ assert Handover("call", lambda: "done").result(60) == "done"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-def test_forks() -> None:
+def test_a_fork_does_not_hang() -> None:
     """Wrong: a forked child waits for threads that it does not have."""
     run(FORK)
 
@@ -382,7 +384,7 @@ assert [Handover("forks", fork).result(60) for _ in range(5)] == [0] * 5
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-def test_a_call_that_forks() -> None:
+def test_a_process_that_a_call_forks_does_not_hang() -> None:
     """Wrong: a process that a block starts waits forever."""
     run(FORKS_IN_A_CALL)
 
@@ -420,6 +422,6 @@ for one in within:
 """
 
 
-def test_the_interpreter_ends() -> None:
+def test_the_interpreter_exits_despite_hanging_calls() -> None:
     """Wrong: an exit waits for a hanging call or an idle thread, or prints an error of one."""
     run(EXIT)

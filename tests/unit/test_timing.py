@@ -79,7 +79,7 @@ def said(*texts: str) -> list[SourceMessage]:
         ("2023-05-08.", "2023-05-08", "2023-05-08"),
     ],
 )
-def test_what_words_mean(words: str, first: str, last: str) -> None:
+def test_time_expressions_give_their_period(words: str, first: str, last: str) -> None:
     """Wrong: "last Friday" is left to the model's arithmetic."""
     found = meant(words, WEDNESDAY)
     assert found is not None
@@ -98,7 +98,7 @@ def test_what_words_mean(words: str, first: str, last: str) -> None:
         ("for the past 3 months", "2023-02-01"),
     ],
 )
-def test_what_began_then(words: str, first: str) -> None:
+def test_since_expressions_give_the_beginning_of_a_period(words: str, first: str) -> None:
     """Wrong: "since May" is read as a period that ended in May."""
     found = meant(words, WEDNESDAY)
     assert found.is_beginning
@@ -113,7 +113,7 @@ def test_what_began_then(words: str, first: str) -> None:
         "one day", "since tomorrow", "for ages", "last", "ago", "two", "8 May", "gestern",
     ],
 )  # fmt: skip
-def test_what_is_vague_or_may_mean_two_things_is_no_day(words: str) -> None:
+def test_a_vague_or_ambiguous_expression_gives_no_date(words: str) -> None:
     """Wrong: a vague or ambiguous expression gives a date."""
     assert meant(words, WEDNESDAY) is None
 
@@ -122,7 +122,7 @@ _UNITS = st.sampled_from(["day", "week", "month", "year"])
 
 
 @given(st.datetimes(datetime(1950, 1, 1), datetime(2150, 1, 1)), st.integers(1, 30), _UNITS)
-def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
+def test_past_and_future_periods_surround_now(moment: datetime, number: int, unit: str) -> None:
     """Wrong: a calendar day raises, or a past time lies after its message."""
     now = moment.replace(tzinfo=UTC)
     ago, ahead = meant(f"{number} {unit}s ago", now), meant(f"in {number} {unit}s", now)
@@ -134,14 +134,14 @@ def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["in 12 years", "next year", "in 400 days"])
-def test_beyond_the_calendar_is_no_day(words: str) -> None:
+def test_an_expression_beyond_the_calendar_gives_no_date(words: str) -> None:
     """Wrong: a message from the calendar's last year makes its batch fail."""
     last = datetime(9999, 12, 30, tzinfo=UTC)
     assert meant(words, last) is None
 
 
 @given(st.text(max_size=40), st.datetimes())
-def test_no_words_raise(words: str, moment: datetime) -> None:
+def test_no_time_expression_raises(words: str, moment: datetime) -> None:
     """Wrong: some user's text raises, and its batch fails."""
     found = meant(words, moment.replace(tzinfo=UTC))
     assert found is None or found.period[0] < found.period[1]
@@ -186,7 +186,7 @@ def test_no_words_raise(words: str, moment: datetime) -> None:
         ("x", "", None, None, None, None, None, ""),
     ],
 )  # fmt: skip
-def test_times_of_a_finding(
+def test_a_finding_has_only_dates_that_its_text_supports(
     text: str,
     kind: Kind,
     when: str | None,
@@ -202,7 +202,7 @@ def test_times_of_a_finding(
     assert times(found, shown[0], shown)[:3] == (at(begin), at(end), kept)
 
 
-def test_the_words_may_stand_in_another_message() -> None:
+def test_the_time_expression_may_be_in_another_message() -> None:
     """Wrong: "In Rome." "When?" "Last week." gives no date."""
     found = replace(_FOUND, kind="event", when="Last week")
     shown = said("I was in Rome.", "Last week.")
@@ -217,7 +217,7 @@ def test_the_words_may_stand_in_another_message() -> None:
         ("2023-04-04", ("b",), None),
     ],
 )
-def test_a_date_of_a_related_fact_counts(
+def test_a_finding_can_take_the_date_of_a_related_fact(
     since: str, related: tuple[str, ...], begin: str | None
 ) -> None:
     """Wrong: "The party was fun" loses the day for which the known fact had planned it."""
@@ -250,7 +250,7 @@ DAY = timedelta(days=1)
         ("9998", "9998-01-01", "9999-01-01"),
     ],
 )
-def test_a_date_names_all_of_its_time(date: str, begin: str, end: str) -> None:
+def test_a_partial_date_covers_its_full_period(date: str, begin: str, end: str) -> None:
     """Wrong: "until March" ends on March 1, or every month has 30 days."""
     assert parse(date) == (at(begin), at(end))
 
@@ -263,19 +263,19 @@ def test_a_date_names_all_of_its_time(date: str, begin: str, end: str) -> None:
         "2024-", "-2024", "0000", "9999", "9999-12", "9999-12-31", "2024-W10", "2024-03-1000",
     ],
 )  # fmt: skip
-def test_what_is_no_date_counts_as_not_given(date: str | None) -> None:
+def test_an_invalid_date_is_ignored(date: str | None) -> None:
     """Wrong: invalid text as a date raises, or becomes another day."""
     assert parse(date) is None
 
 
 @given(st.text(max_size=30) | st.from_regex(r"\d{4}(-\d\d?(-\d\d?)?)?", fullmatch=True))
-def test_no_date_of_a_model_raises(date: str) -> None:
+def test_no_date_text_of_a_model_raises(date: str) -> None:
     """Wrong: a model's text fails the batch, or gives a period that ends before it begins."""
     found = parse(date)
     assert found is None or found[0] < found[1]
 
 
-def test_day_of_is_the_day_where_it_was_said() -> None:
+def test_day_of_uses_the_time_zone_of_the_message() -> None:
     """Wrong: an evening message from New York is dated by its UTC day."""
     evening = datetime(2024, 3, 9, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
     assert day_of(evening) == at("2024-03-09")
@@ -301,7 +301,7 @@ def test_day_of_is_the_day_where_it_was_said() -> None:
         (None, None, ""),
     ],
 )
-def test_times_as_people_write_them(begin: str | None, end: str | None, text: str) -> None:
+def test_periods_are_written_in_plain_words(begin: str | None, end: str | None, text: str) -> None:
     """Wrong: one day is shown as two, or a year as its first day."""
     assert written(begin and at(begin), end and at(end)) == text
 
@@ -317,9 +317,7 @@ def test_times_as_people_write_them(begin: str | None, end: str | None, text: st
         ("2025-08-01", "2025-08-02", "day", "2025-08-01"),
     ],
 )
-def test_a_known_first_day_is_shown(
-    begin: str, end: str | None, precision: Precision, text: str
-) -> None:
+def test_a_first_day_is_shown(begin: str, end: str | None, precision: Precision, text: str) -> None:
     """Wrong: "from 1 August" is shown as "since August", and "since January" as the year."""
     assert written(at(begin), end and at(end), precision) == text
 
@@ -345,7 +343,7 @@ def test_a_fact_keeps_the_precision_of_its_beginning(
 
 
 @given(st.dates(datetime(1000, 1, 1).date(), datetime(9998, 12, 30).date()))
-def test_a_day_is_written_as_itself(day: Any) -> None:
+def test_a_single_day_is_written_as_its_date(day: Any) -> None:
     """Wrong: a date is shown as another."""
     begin = at(day.isoformat())
     assert written(begin, begin + DAY) == day.isoformat()
@@ -357,7 +355,7 @@ _PERIODS = st.tuples(st.sampled_from(_MOMENTS), st.sampled_from(_MOMENTS))
 
 
 @given(_PERIODS, st.lists(_PERIODS, max_size=6))
-def test_without_leaves_just_the_rest(period: Period, others: list[Period]) -> None:
+def test_without_returns_the_remaining_periods(period: Period, others: list[Period]) -> None:
     """Wrong: a subtraction leaves a moment too many or too few, or empty or unordered periods."""
     left = without(period, others)
     assert all(begin < end for begin, end in left)
@@ -368,7 +366,7 @@ def test_without_leaves_just_the_rest(period: Period, others: list[Period]) -> N
         assert any(begin <= moment < end for begin, end in left) == (inside and not taken)
 
 
-def test_without_end() -> None:
+def test_unbounded_periods_can_be_subtracted() -> None:
     """Wrong: periods without a beginning or end cannot be subtracted."""
     day = at("2024-01-01")
     assert without((BEGINNING, END), [(day, day + DAY)]) == [(BEGINNING, day), (day + DAY, END)]

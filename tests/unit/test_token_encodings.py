@@ -66,14 +66,14 @@ def theirs(folder: Path) -> dict[str, Callable[[str], int]]:
 @example(text="ﬁﬃ ﷺ ㈱ Å ① ½ ｱｲｳ e\u0301")
 @example(text="  \n\n\t  x \u00a0\u2003 \r\n y  ")
 @example(text="\ud800 a \ud83d\ude00")
-def test_a_built_tokenizer_counts_as_its_makers_do(
+def test_a_built_tokenizer_gives_the_counts_of_the_original_library(
     theirs: dict[str, Callable[[str], int]], name: str, text: str
 ) -> None:
     """Wrong: our vocabulary or pattern differs from the encoding's."""
     assert encoding(name).build()(text) == theirs[name](text)
 
 
-def test_claudes_tokens_count_as_its_makers_do(theirs: dict[str, Callable[[str], int]]) -> None:
+def test_claude_counts_match_original_tokenizer(theirs: dict[str, Callable[[str], int]]) -> None:
     """Wrong: merging by ranks gives other tokens than the file's merges."""
     ours, tokens = encoding(CLAUDE).build(), VOCABULARIES[CLAUDE].ranks()
     for token in tokens:
@@ -82,7 +82,7 @@ def test_claudes_tokens_count_as_its_makers_do(theirs: dict[str, Callable[[str],
 
 
 @pytest.mark.parametrize("name", [*VOCABULARIES])
-def test_the_tokenizer_takes_over_unnoticed(name: str) -> None:
+def test_counts_do_not_change_when_the_tokenizer_is_loaded(name: str) -> None:
     """Wrong: counts change when the tokenizer is loaded, or it is never loaded."""
     fresh = Encoding(name, VOCABULARIES[name])
     first = fresh.count(PROSE)
@@ -94,7 +94,7 @@ def test_the_tokenizer_takes_over_unnoticed(name: str) -> None:
     assert fresh.count(PROSE) == first
 
 
-def test_much_or_rare_text_has_the_tokenizer_built() -> None:
+def test_much_text_or_rare_characters_load_the_tokenizer() -> None:
     """Wrong: much text, or a rare character, is still counted in Python."""
     fresh = Encoding("cl100k_base", VOCABULARIES["cl100k_base"])
     done = threading.Event()
@@ -117,13 +117,13 @@ def test_much_or_rare_text_has_the_tokenizer_built() -> None:
 
 @pytest.mark.parametrize("name", [*VOCABULARIES])
 @pytest.mark.parametrize("blanks", [" ", "\n", " \n\t"])
-def test_a_million_blanks_are_counted(name: str, blanks: str) -> None:
+def test_a_text_with_a_million_blanks_can_be_counted(name: str, blanks: str) -> None:
     """Wrong: a text with a huge gap makes tiktoken panic."""
     gap = blanks * (1_500_000 // len(blanks))
     assert 0 < encoding(name).build()(f"before{gap}after") <= len(gap) + 12
 
 
-def test_threads_share_an_encoding() -> None:
+def test_concurrent_threads_get_the_same_counts() -> None:
     """Wrong: while the tokenizer is built, other threads get wrong counts."""
     fresh = Encoding("o200k_base", VOCABULARIES["o200k_base"])
     built, wrong = encoding("o200k_base").build(), []
@@ -140,7 +140,7 @@ def test_threads_share_an_encoding() -> None:
     assert wrong == []
 
 
-def test_a_missing_file_is_named() -> None:
+def test_a_missing_vocabulary_raises_a_clear_error() -> None:
     """Wrong: a missing vocabulary raises a bare error about a path, or is downloaded."""
     broken = Encoding("o200k_base", OpenAI("0" * 40, ""))
     with pytest.raises(ConfigError, match="litellm has no tokenizer file"):
@@ -187,7 +187,7 @@ assert first.build()("two words") == 2
         ),
     ],
 )
-def test_in_a_process_of_its_own(script: str) -> None:
+def test_a_first_count_imports_no_slow_library_and_exits_cleanly(script: str) -> None:
     """Wrong: the first count imports a slow library, or an exit or a fork hangs."""
     command = [sys.executable, "-W", "ignore", "-c", script]
     run = subprocess.run(command, capture_output=True, timeout=60, text=True)
@@ -243,7 +243,7 @@ def count(name: str, text: str) -> int:
 @example("x" * 600)
 @example("\ud800 \udfff \ud83d\ude00")
 @example("<|endoftext|><EOT>")
-def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
+def test_the_python_counter_agrees_with_the_tokenizer(name: str, text: str) -> None:
     """Wrong: the first messages of a process have other counts than later ones."""
     try:
         counted = count(name, text)
@@ -253,7 +253,7 @@ def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_character_is_in_the_class_it_has_there(name: str) -> None:
+def test_every_character_has_the_same_class_as_in_the_tokenizer(name: str) -> None:
     """Wrong: a character has another class than in the tokenizer, so texts split elsewhere."""
     built = encoding(name).build()
     taken = 0
@@ -270,13 +270,13 @@ def test_every_character_is_in_the_class_it_has_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\u017f", "\u0378", "\ud800", "𞤀", "a" * 600, "汉" * 200])
-def test_what_is_not_sure_is_left_to_the_tokenizer(text: str) -> None:
+def test_uncertain_text_is_left_to_the_tokenizer(text: str) -> None:
     """Wrong: a newer Unicode character is guessed, or an endless word counted in Python."""
     with pytest.raises(NotForMerging):
         count("o200k_base", text)
 
 
-def test_a_lot_of_text_is_left_to_the_tokenizer() -> None:
+def test_long_text_is_left_to_the_tokenizer() -> None:
     """Wrong: a book, or random bytes, is counted in Python for seconds."""
     random = Random(1)
     noise = " ".join("".join(random.choices(string.ascii_letters, k=24)) for _ in range(30_000))

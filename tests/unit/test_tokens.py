@@ -52,7 +52,7 @@ def views(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("model", MODELS)
 @given(histories())
-def test_contexts_count_no_less_than_rendered(model: str, messages: list[dict[str, Any]]) -> None:
+def test_rendered_text_never_exceeds_the_count(model: str, messages: list[dict[str, Any]]) -> None:
     """Wrong: the parts have fewer tokens than the whole, so a full context exceeds its limit."""
     counter = COUNTERS[model]
     chat = views(messages)
@@ -64,7 +64,7 @@ blank = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-"), max_size=12)
 
 @pytest.mark.parametrize("model", MODELS)
 @given(st.lists(st.tuples(blank, texts(), blank), min_size=1, max_size=6), st.booleans())
-def test_white_space_at_the_seams_is_counted(
+def test_white_space_between_messages_is_counted(
     model: str, contents: list[tuple[str, str, str]], as_parts: bool
 ) -> None:
     """Wrong: tokens are missing where blanks merge with a template's line breaks."""
@@ -83,7 +83,7 @@ ends = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-/'aBé1"), max_size=20)
 
 @pytest.mark.parametrize("model", [*MODELS, None])
 @given(ends, st.lists(st.one_of(texts(), ends), max_size=30), ends)
-def test_what_a_break_does_at_an_end_is_told_by_some_words_there(
+def test_the_cost_of_a_text_includes_merges_with_line_breaks(
     model: str | None, start: str, words: list[str], end: str
 ) -> None:
     """Wrong: the price of a text ignores that its ends merge with line breaks."""
@@ -97,7 +97,7 @@ def test_what_a_break_does_at_an_end_is_told_by_some_words_there(
 
 
 @given(histories())
-def test_a_context_is_the_sum_of_its_messages(messages: list[dict[str, Any]]) -> None:
+def test_tokens_of_a_context_are_the_sum_of_its_messages(messages: list[dict[str, Any]]) -> None:
     """Wrong: the tokens counted at append do not add up to those of the context."""
     counter = COUNTERS["gpt-4o"]
     taken = [Message.of(m) for m in messages]
@@ -127,12 +127,12 @@ def test_a_context_is_the_sum_of_its_messages(messages: list[dict[str, Any]]) ->
     ],
 )
 @pytest.mark.parametrize("model", MODELS)
-def test_every_part_costs_something(model: str, extra: dict[str, Any]) -> None:
+def test_every_part_of_a_message_costs_tokens(model: str, extra: dict[str, Any]) -> None:
     """Wrong: a name, call, picture or unknown field is free, so a context exceeds its budget."""
     assert COUNTERS[model].chat({**U, **extra}) > COUNTERS[model].chat(U)
 
 
-def test_names_and_raw_items_have_a_price() -> None:
+def test_file_names_and_raw_items_cost_tokens() -> None:
     """Wrong: a file's name or reasoning is free, although the model reads it."""
 
     def cost(name: str) -> int:
@@ -184,13 +184,13 @@ def test_any_text_can_be_counted(model: str, text: str) -> None:
         ("gpt2", ("cl100k_base", False)),
     ],
 )
-def test_the_encoding_of_a_model(model: str | None, expected: tuple[str, bool]) -> None:
+def test_each_model_uses_its_encoding(model: str | None, expected: tuple[str, bool]) -> None:
     """Wrong: a model is counted with another's tokenizer, or with one that must be downloaded."""
     assert encoding_for(model) == expected
 
 
 @given(histories())
-def test_a_message_costs_what_its_view_does(messages: list[dict[str, Any]]) -> None:
+def test_a_message_costs_as_much_as_its_chat_form(messages: list[dict[str, Any]]) -> None:
     """Wrong: the fast path for plain messages gives another price than contexts do."""
     for message in map(Message.of, messages):
         if message.role is not None:
@@ -209,13 +209,13 @@ def test_a_role_costs_the_same_each_time(role: str) -> None:
 
 
 @given(histories())
-def test_an_estimated_context_keeps_the_promise(messages: list[dict[str, Any]]) -> None:
+def test_an_estimate_is_within_the_promised_factor(messages: list[dict[str, Any]]) -> None:
     """Wrong: a context with names and calls has more than 3.75 times its estimated tokens."""
     chat = views(messages)
     assert COUNTERS["gpt-4o"].context(chat) <= WORST * ESTIMATES.context(chat)
 
 
-def test_an_estimate_says_that_it_is_one() -> None:
+def test_an_estimate_is_marked_as_inexact() -> None:
     """Wrong: an estimate is marked as exact, or stored under a real encoding."""
     for model in (None, "gpt-4o", "claude-sonnet-4-5"):
         counter = TokenCounter(model, "approximate")
@@ -260,7 +260,7 @@ def framework_items(*, thinks: bool) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("form", framework_items(thinks=False))
-def test_a_frameworks_records_cost_nothing_and_its_thinking_does(form: str) -> None:
+def test_framework_metadata_is_free_and_its_reasoning_costs_tokens(form: str) -> None:
     """Wrong: a framework's own records count as tokens, or long reasoning does not."""
     counter = COUNTERS["gpt-4o"]
     answer, thought = (
@@ -289,13 +289,13 @@ hard = st.lists(
 
 @pytest.mark.parametrize("name", ENCODINGS)
 @given(hard)
-def test_no_text_has_more_than_the_promised_multiple(name: str, text: str) -> None:
+def test_no_text_exceeds_the_promised_multiple_of_its_estimate(name: str, text: str) -> None:
     """Wrong: some text has more than 3.75 times its estimated tokens."""
     assert encoding(name).count(text) <= WORST * estimate(text)
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_no_character_has_more_than_the_promised_multiple(name: str) -> None:
+def test_no_character_exceeds_the_promised_multiple_of_its_estimate(name: str) -> None:
     """Wrong: some character, alone or repeated, has more than 3.75 times its estimated tokens."""
     count = encoding(name).build()
     for code in [*range(0x3000), *range(0x3000, 0x110000, 197)]:
@@ -303,7 +303,7 @@ def test_no_character_has_more_than_the_promised_multiple(name: str) -> None:
             assert count(text) <= WORST * estimate(text), hex(code)
 
 
-def test_the_estimate_counts_bytes_by_their_kind() -> None:
+def test_the_estimate_weighs_bytes_by_their_kind() -> None:
     """Wrong: the rule differs from the documented one, so stored estimates change their meaning."""
     assert estimate("") == 0
     assert estimate("a" * 15) == 4
@@ -316,7 +316,7 @@ def test_the_estimate_counts_bytes_by_their_kind() -> None:
 
 
 @given(hard, hard)
-def test_parts_are_no_cheaper_than_the_whole(first: str, second: str) -> None:
+def test_the_parts_of_a_text_cost_at_least_as_much_as_the_text(first: str, second: str) -> None:
     """Wrong: the parts of a text are estimated at less than the whole."""
     assert estimate(first) + estimate(second) >= estimate(first + second)
 
@@ -349,12 +349,12 @@ def picture(address: object, **fields: Any) -> int | None:
     ("width", "height", "tiles"),
     [(1, 1, 1), (512, 512, 1), (513, 512, 2), (1024, 1024, 4), (4096, 8192, 6), (9000, 10, 4)],
 )
-def test_a_picture_costs_by_its_tiles(make: Any, width: int, height: int, tiles: int) -> None:
+def test_an_image_costs_tokens_by_its_tiles(make: Any, width: int, height: int, tiles: int) -> None:
     """Wrong: a picture's tokens differ from OpenAI's examples (765 square, 1105 tall)."""
     assert picture(make(width, height)) == LOW_DETAIL + 170 * tiles
 
 
-def test_low_detail_and_links() -> None:
+def test_low_detail_costs_less_and_linked_images_have_a_cost() -> None:
     """Wrong: low detail costs as much as high, or a linked picture costs almost nothing."""
     assert picture(png(4096, 4096), detail="low") == 85
     assert picture("https://example.com/a.png") == 765
@@ -362,7 +362,7 @@ def test_low_detail_and_links() -> None:
 
 
 @given(st.text(max_size=80), st.sampled_from(["", "data:image/png;base64,", "data:image/jpeg,"]))
-def test_any_address_has_a_price(tail: str, head: str) -> None:
+def test_any_image_url_costs_tokens(tail: str, head: str) -> None:
     """Wrong: a broken or non-ASCII data URL raises."""
     assert (picture(head + tail) or 0) >= LOW_DETAIL
 
@@ -370,7 +370,7 @@ def test_any_address_has_a_price(tail: str, head: str) -> None:
 @given(
     st.binary(max_size=60), st.sampled_from([b"", b"\xff\xd8\xff", b"GIF8", b"\x89PNG\r\n\x1a\n"])
 )
-def test_any_picture_has_a_price(data: bytes, magic: bytes) -> None:
+def test_any_image_data_costs_tokens(data: bytes, magic: bytes) -> None:
     """Wrong: a truncated or false header raises, or makes a picture free."""
     assert (picture(url("png", magic + data)) or 0) >= LOW_DETAIL
 
@@ -392,7 +392,7 @@ def test_any_picture_has_a_price(data: bytes, magic: bytes) -> None:
         ({}, None),
     ],
 )
-def test_sound_files_and_odd_parts(part: dict[str, Any], tokens: int | None) -> None:
+def test_audio_files_and_broken_parts_cost_tokens(part: dict[str, Any], tokens: int | None) -> None:
     """Wrong: a long recording costs as much as a short one, or a malformed part raises."""
     assert media_tokens(part) == tokens
 
@@ -417,14 +417,14 @@ BIG = BIG_URL.partition(",")[2]
             {"type": "image_url", "image_url": {"url": BIG_URL}}]},
     ],
 )  # fmt: skip
-def test_a_picture_in_an_item_costs_by_its_tiles(item: dict[str, Any]) -> None:
+def test_an_image_in_a_raw_item_costs_tokens_by_its_tiles(item: dict[str, Any]) -> None:
     """Wrong: a picture counts as the text of its base64, and leaves no room for the chat."""
     counter, message = TokenCounter(), Message.of(item)
     tokens = max(counter.message(message), counter.item(message.raw or {}))
     assert 765 <= tokens < 900
 
 
-def test_sound_files_and_texts_in_an_item_have_a_price() -> None:
+def test_audio_and_documents_in_a_raw_item_cost_tokens() -> None:
     """Wrong: sound counts as a file, or a text file or encrypted reasoning as a picture."""
     counter = TokenCounter()
 

@@ -68,7 +68,7 @@ def titles(schema: Any, of_names: bool = False) -> list[Any]:
     return found
 
 
-def test_a_tool_is_told_in_openais_form() -> None:
+def test_a_tool_has_a_schema_in_the_format_of_openai() -> None:
     """Wrong: a tool's schema is invalid for a provider, or lacks its description."""
     told = tool().schema()
     assert told["type"] == "function"
@@ -80,7 +80,7 @@ def test_a_tool_is_told_in_openais_form() -> None:
     assert json.loads(json.dumps(told)) == told
 
 
-def test_a_schema_has_no_titles_but_those_that_are_meant() -> None:
+def test_a_schema_contains_no_generated_titles() -> None:
     """Wrong: pydantic's titles cost tokens in every request."""
     parameters = tool().parameters()
     assert titles(parameters) == []
@@ -131,7 +131,7 @@ def test_arguments_are_a_mapping_or_json() -> None:
         ({"title": "x", "shade": "grey"}, "shade: Input should be 'light' or 'dark'"),
     ],
 )
-def test_bad_arguments_are_refused(given: Any, wanted: str) -> None:
+def test_invalid_tool_arguments_are_refused_with_a_remedy(given: Any, wanted: str) -> None:
     """Wrong: invalid arguments reach the tool, raise a foreign error, or get no remedy."""
     with pytest.raises(ToolRefused) as refused:
         tool().call(SCOPE, given)
@@ -140,7 +140,7 @@ def test_bad_arguments_are_refused(given: Any, wanted: str) -> None:
     assert str(refused.value).endswith(".")
 
 
-def test_refusals_quote_no_argument_and_keep_the_tools_words() -> None:
+def test_a_refusal_contains_no_argument_value() -> None:
     """Wrong: a refusal, which may be logged, contains an argument's value."""
     secret = "4417-1234-5678-9113"
     sent: dict[str, Any] = {"title": [secret], "parts": secret, "shade": secret}
@@ -164,7 +164,7 @@ def test_refusals_quote_no_argument_and_keep_the_tools_words() -> None:
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists))
-def test_nothing_that_a_model_sends_is_another_error(given: Any) -> None:
+def test_any_invalid_arguments_raise_only_tool_refused(given: Any) -> None:
     """Wrong: some arguments raise an unexpected error."""
     for arguments in (given, json.dumps(given), {"title": given}, {"title": "x", "more": given}):
         with suppress(ToolRefused):
@@ -199,7 +199,7 @@ class Kiosk(Shop):
     name = "kiosk"
 
 
-def test_methods_are_tools() -> None:
+def test_marked_methods_become_tools() -> None:
     """Wrong: a method is no tool, has other arguments, shows its scope, or is not inherited."""
     add, listing, swap = tools_of(Shop(), what="shelf")
     assert [one.name for one in (add, listing, swap)] == ["shop_add", "shop_list", "shop_swap"]
@@ -230,7 +230,7 @@ def test_methods_are_tools() -> None:
     assert listing.call(SCOPE, None) == "none"
 
 
-def test_each_provider_takes_its_form() -> None:
+def test_each_provider_sdk_accepts_its_tool_format() -> None:
     """Wrong: a provider's SDK refuses the tool, or gets another name, description or argument."""
     one = tools_of(Shop(), what="shelf")[0]
     wanted = [one.name, one.description, one.parameters()]

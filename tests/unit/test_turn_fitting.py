@@ -157,7 +157,7 @@ def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 @settings(max_examples=at_length(30))
 @given(cases())
-def test_no_request_passes_the_budget(case: Case) -> None:
+def test_no_request_exceeds_the_budget(case: Case) -> None:
     """Wrong: a request exceeds `max_tokens`, has a call without its result, or lacks the newest
     message. Also wrong: a turn that fits is cut."""
     context = case.world.context(case.asked)
@@ -177,7 +177,7 @@ def test_no_request_passes_the_budget(case: Case) -> None:
 
 @settings(max_examples=at_length(30))
 @given(cases(), st.integers(0, 400))
-def test_a_turn_is_whole_wherever_it_fits_alone(case: Case, more: int) -> None:
+def test_a_turn_is_not_cut_if_it_fits_alone(case: Case, more: int) -> None:
     """Wrong: part of a turn is cut although earlier messages could have gone."""
     turn = [message for message in case.asked if not message.is_system]
     system = [message for message in case.asked if message.is_system][-1:]
@@ -194,7 +194,7 @@ def test_a_turn_is_whole_wherever_it_fits_alone(case: Case, more: int) -> None:
 
 @pytest.mark.parametrize("role", ["system", "user"])
 @pytest.mark.parametrize("question", ["How are they?", "\n \n\n\n how are they?"])
-def test_with_fewer_tokens_something_goes(role: Literal["system", "user"], question: str) -> None:
+def test_smaller_budgets_remove_whole_turns(role: Literal["system", "user"], question: str) -> None:
     """Wrong: half of a turn is removed, a removed one returns with less room, or recalls are
     counted where they are not shown."""
     pets = ("parrot", "tortoise", "hamster", "goat")
@@ -216,7 +216,7 @@ def test_with_fewer_tokens_something_goes(role: Literal["system", "user"], quest
 
 @settings(max_examples=at_length(20))
 @given(cases())
-def test_the_prefix_stays_while_a_turn_grows(case: Case) -> None:
+def test_the_prefix_does_not_change_while_a_turn_grows(case: Case) -> None:
     """Wrong: each round of tools changes the beginning of the request, so prompt caches miss."""
     roomy = case.world.within(100_000)
     first = roomy.sent(case.asked)
@@ -227,7 +227,7 @@ def test_the_prefix_stays_while_a_turn_grows(case: Case) -> None:
 
 @settings(max_examples=at_length(20))
 @given(cases())
-def test_what_went_stays_away_while_a_turn_grows(case: Case) -> None:
+def test_a_removed_turn_does_not_return_while_a_turn_grows(case: Case) -> None:
     """Wrong: a longer turn shows an earlier one that a shorter turn had no room for."""
     world = case.world
     before = world.packer.window(world.head, world.entries, case.asked)
@@ -235,7 +235,7 @@ def test_what_went_stays_away_while_a_turn_grows(case: Case) -> None:
     assert {one.seq for one in after.turns} <= {one.seq for one in before.turns}
 
 
-def test_a_turn_has_one_system_message_and_memory_at_the_question() -> None:
+def test_a_request_has_one_system_message_and_memory_at_the_question() -> None:
     """Wrong: the model gets two system messages, or recalls at another place than the question."""
     world = world_of([{"role": "system", "content": "Be long."}, Q, A])
     chat = world.sent(messages_of([S, Q], "user"))
@@ -247,7 +247,7 @@ def test_a_turn_has_one_system_message_and_memory_at_the_question() -> None:
     assert "Lives in Oslo." in chat[2]["content"]
 
 
-def test_messages_responses_and_answers_of_any_form() -> None:
+def test_a_turn_may_contain_messages_and_responses_of_any_form() -> None:
     """Wrong: a form that `update` accepts is refused."""
     asked = messages_of("Hello", "user")
     assert [(m.role, m.content) for m in asked] == [("user", "Hello")]
@@ -273,7 +273,7 @@ def test_messages_responses_and_answers_of_any_form() -> None:
     assert answer_in(body).to_dict() == {"role": "assistant", "content": None, **kept}
 
 
-def asked_twice(said: Sequence[Message]) -> bool:
+def reuses_id(said: Sequence[Message]) -> bool:
     """Return whether the newest message reuses the id of a pending call."""
     calls = {one["id"] for one in said[-1].tool_calls or ()} if said else set()
     return not calls.isdisjoint(one["id"] for one in open_calls(said[:-1]))
@@ -289,7 +289,7 @@ def ids_answered(view: dict[str, Any]) -> str:
 
 
 @given(histories())
-def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[Any]) -> None:
+def test_a_turn_with_an_unpaired_call_or_result_is_refused(messages: list[Any]) -> None:
     """Wrong: half a pair or a blank question is accepted, or a whole turn is refused."""
     said = messages_of(messages, "user")
     plain = [m for m in said if not m.is_system and m.to_openai() is not None]
@@ -302,7 +302,7 @@ def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[A
     if calls != results or is_blank:
         with pytest.raises(InvalidMessage):
             check_so_far(said)
-    elif not unpaired(views) and not any(asked_twice(said[:end]) for end in range(len(said) + 1)):
+    elif not unpaired(views) and not any(reuses_id(said[:end]) for end in range(len(said) + 1)):
         check_so_far(said)
 
 
@@ -317,12 +317,12 @@ def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[A
         [Q, {"raw": {"type": "reasoning", "summary": []}, "format": "openai.responses"}, A],
     ],
 )
-def test_a_whole_turn_is_taken(said: list[Any]) -> None:
+def test_a_complete_turn_is_accepted(said: list[Any]) -> None:
     """Wrong: a whole turn with reused ids, old function calls or raw items is refused."""
     check_complete(messages_of(said, "user"))
 
 
-def test_open_calls() -> None:
+def test_calls_without_a_result_are_listed() -> None:
     """Wrong: a pending call is not listed, or a finished one is."""
     said = messages_of([Q, call(["a", "b"]), result("b"), call(["a", "c"])], "user")
     assert [one["id"] for one in open_calls(said)] == ["a", "c"]

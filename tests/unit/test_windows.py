@@ -43,7 +43,7 @@ def _say(store: MemoryStore, *texts: str, session_id: str = "s") -> Head:
     return store.append(session_id, [draft(text) for text in texts])
 
 
-def test_only_newer_entries_are_read(store: Reader) -> None:
+def test_a_cached_window_reads_only_newer_entries(store: Reader) -> None:
     """Wrong: each call reads the whole window again, or misses new entries."""
     kept = Windows(store)
     assert _texts(kept.of(_say(store, "a", "b"))) == ["a", "b"]
@@ -52,7 +52,7 @@ def test_only_newer_entries_are_read(store: Reader) -> None:
     assert store.seen == [1, 2, 3]
 
 
-def test_what_one_appended_is_not_read(store: Reader) -> None:
+def test_entries_appended_by_this_process_are_not_read_back(store: Reader) -> None:
     """Wrong: the cache reads messages back that this process has just appended."""
     kept = Windows(store)
     kept.of(_say(store, "a"))
@@ -66,7 +66,7 @@ def test_what_one_appended_is_not_read(store: Reader) -> None:
     assert seen[-1].message.metadata == {"n": [1]}
 
 
-def test_threads_that_append_and_look() -> None:
+def test_concurrent_appends_appear_once_in_a_cached_window() -> None:
     """Wrong: a message that arrives while a window is read is shown twice or not at all."""
     store = MemoryStore()
     kept = Windows(store)
@@ -83,7 +83,7 @@ def test_threads_that_append_and_look() -> None:
     assert kept.of(stored(store)) == store.read("s")
 
 
-def test_a_cut_of_ones_own_reads_nothing(store: Reader) -> None:
+def test_a_cut_by_this_process_reads_nothing(store: Reader) -> None:
     """Wrong: a cut makes the remaining window be read again."""
     kept = Windows(store)
     head = _say(store, "a", "b", "c", "d")
@@ -96,7 +96,7 @@ def test_a_cut_of_ones_own_reads_nothing(store: Reader) -> None:
     assert store.seen == [1, 2, 3, 4, 5]
 
 
-def test_a_session_that_was_brought_back_is_read(store: Reader) -> None:
+def test_a_restored_session_is_read_again(store: Reader) -> None:
     """Wrong: after a session was deleted and restored elsewhere, the cache shows its former window,
     because version and time are equal."""
     head, first = _say(store, "a", "bb"), store.read("s", limit=1)
@@ -113,7 +113,7 @@ def test_a_session_that_was_brought_back_is_read(store: Reader) -> None:
         head = brought
 
 
-def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_window_cache_has_a_size_limit(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the cache keeps every session that a service ever served."""
     monkeypatch.setattr(paging, "_MOST", 10)
     kept = Windows(store)
@@ -131,7 +131,7 @@ def test_memory_is_bounded(store: Reader, monkeypatch: pytest.MonkeyPatch) -> No
     assert kept._cached.total == 0
 
 
-def test_long_messages_count_as_several(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_limits_count_message_sizes(store: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the cache's limit ignores the size of messages."""
     monkeypatch.setattr(paging, "_MOST", 10)
     kept = Windows(store)
@@ -154,7 +154,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_the_window_is_the_logs(steps: list[str]) -> None:
+def test_a_cached_window_always_equals_the_log(steps: list[str]) -> None:
     """Wrong: after a pop, a cut or a deletion the cache shows removed messages."""
     store = MemoryStore()
     kept = Windows(store)
@@ -198,7 +198,7 @@ def _check(kept: Windows, store: MemoryStore, head: Head) -> None:
     assert kept.of(head) == [*pinned, *store.read("s", after=head.start)]
 
 
-def test_what_blocks_absorb_is_not_read_as_a_window_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moving_a_cursor_does_not_reload_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: each moved cursor makes the whole window be read again."""
     read: list[str] = []
     original = Windows._read

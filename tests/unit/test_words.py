@@ -61,14 +61,14 @@ def test_words(text: str, expected: list[str]) -> None:
 
 
 @given(st.text())
-def test_any_text_has_words(text: str) -> None:
+def test_any_text_can_be_split_into_words(text: str) -> None:
     """Wrong: some text raises, or gives an empty word."""
     assert all(words(text))
     assert words(text) == words(text.upper().lower()) or not text.isascii()
 
 
 @given(st.text(), st.integers(1, 5))
-def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
+def test_words_are_counted_up_to_a_limit(text: str, most: int) -> None:
     """Wrong: the count stops early, or exceeds its limit."""
     assert words_up_to(most, text) == min(most, len(words(text)))
 
@@ -86,12 +86,12 @@ def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
         ("room 2023", []),
     ],
 )
-def test_dates(text: str, expected: list[Date]) -> None:
+def test_dates_in_a_text_are_found(text: str, expected: list[Date]) -> None:
     """Wrong: a date in a question is missed, or a word is read as a date."""
     assert dates(text) == expected
 
 
-def test_a_date_holds_what_it_names() -> None:
+def test_a_partial_date_contains_the_matching_days() -> None:
     """Wrong: "in May" means one day, or any month."""
     assert Date(None, 5, None).holds(DAY)
     assert Date(2023, 5, 8).holds(DAY)
@@ -108,7 +108,7 @@ def hurried() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hurried")
-def test_threads_stem_at_the_same_time() -> None:
+def test_concurrent_threads_get_correct_stems() -> None:
     """Wrong: stems of concurrent threads are mixed up."""
     texts = ["organizations", "relational", "conditionally", "happiness", "international"]
     stem = forms_of._call  # without the cache
@@ -121,7 +121,7 @@ def test_threads_stem_at_the_same_time() -> None:
         assert list(pool.map(work, range(4))) == [[]] * 4
 
 
-def test_sentences_without_blanks_are_not_kept() -> None:
+def test_sentences_without_blanks_are_not_cached() -> None:
     """Wrong: whole Chinese sentences fill the cache of stems."""
     said = [
         "".join(chr(0x4E00 + (7 * n + at * at) % 20_000) for at in range(90)) for n in range(500)
@@ -164,7 +164,7 @@ TODAY = date(2025, 6, 4)  # a Wednesday
         ("Qu'ai-je mangé il y a trois jours ?", "2025-06-01", "2025-06-01"),
     ],
 )
-def test_the_days_of_a_question(asked: str, first: str, last: str) -> None:
+def test_a_time_in_a_question_gives_its_period(asked: str, first: str, last: str) -> None:
     """Wrong: a time in a question is missed or misread."""
     assert period_of(asked, TODAY) == Period(date.fromisoformat(first), date.fromisoformat(last))
 
@@ -178,7 +178,7 @@ def test_the_days_of_a_question(asked: str, first: str, last: str) -> None:
         "Any ideas for this weekend?",
     ],
 )  # fmt: skip
-def test_questions_without_a_time(asked: str) -> None:
+def test_a_question_without_a_time_gives_no_period(asked: str) -> None:
     """Wrong: a word is read as a time, or an impossible date raises."""
     assert period_of(asked, TODAY) is None
 
@@ -191,7 +191,7 @@ def test_questions_without_a_time(asked: str) -> None:
         ("What comes before lunch?", None),
     ],
 )
-def test_events_that_a_question_dates_by(asked: str, event: Event | None) -> None:
+def test_an_event_that_dates_a_question_is_found(asked: str, event: Event | None) -> None:
     """Wrong: "before I moved" is no time, or every "before" is one."""
     assert event_of(asked) == event
 
@@ -200,7 +200,7 @@ def test_events_that_a_question_dates_by(asked: str, event: Event | None) -> Non
     st.dates(date(1, 6, 1), date(9998, 1, 1)),
     st.sampled_from(["last week", "4 months ago", "in March", "last winter", "99 years ago"]),
 )
-def test_every_day_has_periods(today: date, asked: str) -> None:
+def test_time_expressions_work_on_every_day(today: date, asked: str) -> None:
     """Wrong: on some calendar day a question raises, or its period begins in the future."""
     period = period_of(f"What did I do {asked}?", today)
     assert period.first <= period.last
@@ -208,14 +208,14 @@ def test_every_day_has_periods(today: date, asked: str) -> None:
 
 
 @given(texts(), texts())
-def test_sentences_lose_no_word(first: str, second: str) -> None:
+def test_splitting_into_sentences_loses_no_word(first: str, second: str) -> None:
     """Wrong: a word between two sentences is lost."""
     text = f"{first}. {second}\n{first}"
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
     assert all(part == part.strip() and part for part in sentences(text))
 
 
-def test_sentences_terms_and_identifiers() -> None:
+def test_sentences_terms_and_identifiers_are_extracted() -> None:
     """Wrong: an amount is split at its decimal point."""
     text = "It costs 3.50 now. Really?\nYes"
     assert sentences(text) == ["It costs 3.50 now.", "Really?", "Yes"]
@@ -233,7 +233,7 @@ def test_sentences_terms_and_identifiers() -> None:
 
 
 @given(texts())
-def test_identifiers_and_names_stand_in_the_text(text: str) -> None:
+def test_every_identifier_and_name_is_in_the_text(text: str) -> None:
     """Wrong: an identifier or a name is returned that is not in the text."""
     assert all(found in text for found in [*identifiers(text), *names(text)])
 
@@ -241,20 +241,20 @@ def test_identifiers_and_names_stand_in_the_text(text: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["a", "a.", "a.b-c/", "Aa", "_1", "a@", "a@b.", "é.", "$1,", "1:::", " ", "Ab ", "x\n"]
 )
-def test_long_monotonous_text_is_no_trap(unit: str) -> None:
+def test_long_repetitive_text_is_processed_quickly(unit: str) -> None:
     """Wrong: a pattern backtracks over a long run, and 300 KB take hours."""
     text = unit * (300_000 // len(unit))
     for find in (identifiers, names, terms, sentences):
         find(text)
 
 
-def test_names_are_capitals_inside_sentences() -> None:
+def test_names_are_capitalized_words_inside_sentences() -> None:
     """Wrong: the first word of a sentence is taken for a name."""
     assert names("Hello, I am Sarah Jones. We met Bob.") == ["Sarah Jones", "Bob"]
 
 
 @given(st.lists(texts(), max_size=5), texts())
-def test_overlap_is_a_share(held: list[str], query: str) -> None:
+def test_an_overlap_score_is_between_0_and_1(held: list[str], query: str) -> None:
     """Wrong: a score lies outside 0 to 1, or a text has none."""
     scores = overlap_scores(query, held)
     assert len(scores) == len(held)
@@ -269,7 +269,7 @@ def test_rare_words_weigh_more() -> None:
 
 
 @given(texts())
-def test_escaped_text_holds_no_markup(text: str) -> None:
+def test_escaped_text_contains_no_markup(text: str) -> None:
     """Wrong: a recalled text opens or closes an element of the prompt."""
     escaped = escape(text)
     assert not re.search(r"[<>\x00]", escaped)
@@ -278,13 +278,13 @@ def test_escaped_text_holds_no_markup(text: str) -> None:
 
 
 @given(texts(), st.integers(0, 300))
-def test_a_break_is_within_the_text(text: str, upto: int) -> None:
+def test_a_break_is_not_beyond_the_requested_position(text: str, upto: int) -> None:
     """Wrong: a break lies beyond the given position."""
     upto = min(upto, len(text))
     assert 0 <= last_break(text, upto) <= upto
 
 
-def test_a_break_falls_after_a_sentence_or_a_word() -> None:
+def test_a_break_is_after_a_sentence_or_a_word() -> None:
     """Wrong: $300 is cut to $30, or a short first sentence is kept although much more fits."""
     text = "It is approved. The allowance is up to $300 a year"
     assert text[: last_break(text, 20)] == "It is approved."
@@ -318,20 +318,20 @@ def asked(question: str) -> list[int]:
         ("", ALL_LATIN),
     ],
 )
-def test_common_words_tell_the_language(text: str, expected: set[str]) -> None:
+def test_common_words_identify_the_language(text: str, expected: set[str]) -> None:
     """Wrong: a text's language is not detected, or guessed without evidence."""
     assert languages_of(text) == expected
 
 
 @given(st.text())
-def test_any_text_is_of_some_language(text: str) -> None:
+def test_any_text_has_a_language(text: str) -> None:
     """Wrong: a text raises, or has no language."""
     assert languages_of(text)
     assert languages_of(f"{text} {text}") <= ALL_LATIN
 
 
 @given(st.text(), SOME)
-def test_each_word_has_its_plain_form_in_any_language(text: str, languages: frozenset[str]) -> None:
+def test_plain_forms_do_not_depend_on_the_language(text: str, languages: frozenset[str]) -> None:
     """Wrong: a word's plain form depends on the language it is looked up in."""
     known = {one.plain for written in text.split() for one in forms_of(written)}
     for piece in text.split():
@@ -343,7 +343,7 @@ def test_each_word_has_its_plain_form_in_any_language(text: str, languages: froz
 
 
 @given(st.text())
-def test_what_is_asked_holds_what_was_stored_before(text: str) -> None:
+def test_a_query_finds_texts_stored_before_language_detection(text: str) -> None:
     """Wrong: a query does not find files stored before languages were detected."""
     languages = languages_of(text)
     plain = {one.plain for piece in text.split() for one in forms_of(piece, languages)}
@@ -368,7 +368,7 @@ def test_a_text_finds_itself(text: str) -> None:
         ("dov'è l'albero", "gli alberi sono alti"),
     ],
 )
-def test_inflected_forms_are_one_word(one: str, other: str) -> None:
+def test_inflected_forms_match_each_other(one: str, other: str) -> None:
     """Wrong: a question with "Häuser" does not find "Haus"."""
     assert set(asked(one)) & set(asked(other))
 
@@ -382,7 +382,7 @@ def test_a_name_is_found_from_another_language(name: str) -> None:
         assert stored & set(asked(f"Where is {name}?"))
 
 
-def test_words_keep_their_marks() -> None:
+def test_words_keep_their_combining_marks() -> None:
     """Wrong: a Hindi word is split at its vowel signs, and found by single letters."""
     assert [one.plain for one in forms_of("हिन्दी")] == ["हिन्दी"]
     assert [one.plain for one in forms_of("தமிழ்")] == ["தமிழ்"]
@@ -391,7 +391,7 @@ def test_words_keep_their_marks() -> None:
 
 
 @given(st.text(st.characters(codec="ascii")), SOME)
-def test_what_words_begin_with_is_in_the_text(text: str, languages: frozenset[str]) -> None:
+def test_every_root_of_a_word_is_in_the_text(text: str, languages: frozenset[str]) -> None:
     """Wrong: the fast preselection skips a message that contains the word."""
     for word, root in roots(text, languages).items():
         assert root in text.casefold() or root == word
@@ -411,25 +411,25 @@ def test_what_words_begin_with_is_in_the_text(text: str, languages: frozenset[st
         ("Who is Ich?", False, False),
     ],
 )
-def test_persons(text: str, first: bool, second: bool) -> None:
+def test_first_and_second_person_are_recognized(text: str, first: bool, second: bool) -> None:
     """Wrong: a question about oneself in another language is not recognized as one."""
     assert persons(text) == (first, second)
 
 
 @pytest.mark.parametrize("text", ["fox owl den", "Anna's hut", "the war and the die"])
-def test_an_english_word_that_is_common_elsewhere_is_looked_for(text: str) -> None:
+def test_an_english_word_that_is_a_foreign_stop_word_is_searched(text: str) -> None:
     """Wrong: an English word is ignored because it is a stop word in another language."""
     assert {term_of(word) for word in words(text)} <= set(asked(text))
 
 
-def test_english_is_as_it_was() -> None:
+def test_english_text_gets_no_forms_of_other_languages() -> None:
     """Wrong: an English text gets forms of other languages."""
     text = "The dogs were running to Sarah's house, and I saw them die in the war."
     assert languages_of(text) == ENGLISH
     assert set(asked(text)) == {term_of(word) for word in words(text)}
 
 
-def test_a_code_is_not_cut() -> None:
+def test_a_code_is_not_stemmed() -> None:
     """Wrong: in a text of no known language, codes with the same beginning are the same word."""
     languages = languages_of("INV2033")
     assert words("INV2033", languages) == ["inv2033"]
@@ -465,7 +465,7 @@ def test_words_or_meaning_make_a_text_relevant() -> None:
     assert relevance[0] == relevance[1] < relevance[2]
 
 
-def test_without_vectors_or_texts() -> None:
+def test_relevance_works_without_vectors_or_texts() -> None:
     """Wrong: without vectors nothing is found by words, or an empty index raises."""
     for index in (by_words(TEXTS), TextIndex(TEXTS, ROWS)):
         for meaning in ((), (1, 0, 0)):
@@ -484,7 +484,7 @@ phrases = st.lists(some_words, max_size=4).map(" ".join)
 
 
 @given(st.lists(phrases, max_size=8), phrases)
-def test_relevance_is_a_probability(texts: Sequence[str], question: str) -> None:
+def test_relevance_is_between_0_and_1(texts: Sequence[str], question: str) -> None:
     """Wrong: relevance lies outside 0 to 1, or a text without the question's words has some."""
     relevance = by_words(texts).relevance(asking(question))
     assert relevance.shape == (len(texts),)
@@ -501,7 +501,7 @@ def hit_of(text: str, score: float, **fields: Any) -> Said:
     return messages_in([Hit(record, score, relevance=0.9, **fields)])[0]
 
 
-def test_a_hit_that_is_unlike_the_question_by_itself() -> None:
+def test_a_hit_relevant_only_by_its_neighbours_raises_no_error() -> None:
     """Wrong: a statement that only its neighbours make relevant ends the recall in an error."""
     parts = tuple(-0.4 if name == "meaning" else 0.0 for name in PARTS)
     hit = hit_of("I sail on Sundays.", 0.5, parts=parts)
@@ -509,7 +509,7 @@ def test_a_hit_that_is_unlike_the_question_by_itself() -> None:
     assert answers("When do I sail?", [hit], 0.2, lambda stated: [], **options) == [hit]
 
 
-def test_a_search_for_a_code_finds_the_question_with_it_first() -> None:
+def test_a_search_for_a_code_ranks_the_text_with_the_code_first() -> None:
     """Wrong: questions that name other codes come first, since only this one repeats the query."""
     texts = ["Question 7: where is parcel P-7?", "Question 8: where is parcel P-8?"]
     hits = [hit_of(text, 1 - at / 10, words=1.0 - at) for at, text in enumerate(texts)]
