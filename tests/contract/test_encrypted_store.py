@@ -251,7 +251,7 @@ def test_a_lost_key_makes_only_its_own_data_unreadable() -> None:
 
 
 @pytest.mark.parametrize("given", [SECRET.hex(), base64.urlsafe_b64encode(SECRET).decode()[:-1]])
-def test_an_error_hides_a_key_swapped_with_id(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_place_of_its_id_is_not_shown(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an error shows the key when key and id are swapped."""
     monkeypatch.setenv("AGENT_MEMORY_KEYS", f"{given}:2026a,{given}:2026b")
     with pytest.raises(ConfigError, match="ntry 1 of AGENT_MEMORY_KEYS") as caught:

@@ -148,7 +148,7 @@ def brute(
     st.integers(0, 20),
     st.none() | st.floats(-1, 1),
 )
-def test_a_search_returns_the_items_of_a_full_scan(
+def test_searches_are_exact(
     kept: dict[str, list[float]],
     changed: dict[str, list[float]],
     gone: set[str],

@@ -249,7 +249,7 @@ def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     variable=st.none()
     | st.tuples(st.sampled_from([*FIELDS, "STORES__A__BLOCKS", "NO"]), st.sampled_from(URLS)),
 )
-def test_no_file_causes_a_traceback_or_shows_a_secret(
+def test_nothing_gives_a_traceback_or_a_secret(
     table: dict[str, Any], stores: Any, variable: tuple[str, str] | None
 ) -> None:
     """Wrong: a file ends the check with a traceback, or the check prints a secret."""

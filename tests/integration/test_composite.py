@@ -225,7 +225,7 @@ def test_a_failed_absorb_of_a_member_causes_a_warning() -> None:
 @pytest.mark.parametrize("role", ["system", "user", "leading"])
 @hypothesis_settings(max_examples=at_length(20))
 @given(given_=st.data())
-def test_a_composite_context_fits_the_budget_of_the_home(role: str, given_: Any) -> None:
+def test_the_budget_is_the_homes(role: str, given_: Any) -> None:
     """Wrong: recalls of several members exceed the home's budget, or are not counted."""
     history = given_.draw(histories(10))
     budget = given_.draw(st.integers(120, 600))

@@ -168,7 +168,7 @@ def test_a_session_id_of_two_users_requires_a_user_id() -> None:
 
 @hypothesis_settings(max_examples=at_length(15))
 @given(st.data())
-def test_pages_of_sessions_form_one_sorted_list(given_: st.DataObject) -> None:
+def test_pages_of_sessions_are_one_list(given_: st.DataObject) -> None:
     """Wrong: a page of sessions omits one, repeats one, or is out of order."""
     ids = given_.draw(st.lists(st.text("abz-_9", min_size=1, max_size=3), unique=True))
     size = given_.draw(st.integers(1, 4))

@@ -245,7 +245,7 @@ class OwnOfLlamaIndex:
     ],
     ids=["function", "embed", "named", "with dimension", "whole", "LangChain", "LlamaIndex"],
 )  # fmt: skip
-def test_a_custom_embedder_is_accepted(given: object) -> None:
+def test_an_embedder_of_ones_own(given: object) -> None:
     """Wrong: a user's own embedder needs more than a function, or its query method is not used."""
     embedder = open_embedder(given)
     embedder.load()

@@ -247,7 +247,7 @@ def test_a_client_cannot_read_sessions_of_another_user(memory: AgentMemory, mode
 
 @settings(max_examples=at_length(25))
 @given(st.text("/?#%+&=. aü", min_size=1) | st.text(min_size=1, max_size=20))
-def test_every_session_id_works_in_a_resource_uri(session_id: str) -> None:
+def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
     """Wrong: the address of a session with an unusual id leads nowhere, or to another session."""
     with AgentMemory(store="memory://") as memory:
         try:

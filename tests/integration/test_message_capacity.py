@@ -108,7 +108,7 @@ def test_no_context_exceeds_the_message_capacity(strategy: Strategy) -> None:
     most=st.integers(2, 12),
     mode=st.sampled_from(["one", "all"]),
 )
-def test_awkward_conversations_stay_within_the_capacity(
+def test_awkward_conversations(
     messages: list[Any], strategy: Strategy, most: int, mode: str
 ) -> None:
     """Wrong: a context exceeds the capacity, parts a call and its result, or lacks the newest."""

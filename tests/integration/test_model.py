@@ -265,7 +265,7 @@ class Story(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world, self.patch = World(), pytest.MonkeyPatch()
-        for name in ("leases.monotonic", "backoff.monotonic"):
+        for name in ("leases.monotonic", "recall.runner.monotonic"):
             self.patch.setattr(f"agent_memory.engine.{name}", self.world.time)
         self.patch.setattr("agent_memory.engine.leases.sleep", self.world.sleep)
         self.patch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)

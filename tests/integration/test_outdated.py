@@ -78,7 +78,7 @@ SOURCES = st.tuples(st.sampled_from(["s", "t"]), st.integers(1, 4))
 
 
 @given(st.lists(SOURCES, max_size=3), st.dictionaries(SOURCES, st.just(NEWS)))
-def test_a_recall_is_marked_if_all_its_sources_are_outdated(
+def test_outdated_recalls(
     sources: list[tuple[str, int]], since: dict[tuple[str, int], datetime]
 ) -> None:
     """Wrong: a recall with a valid source is marked, or a block marks its own recalls."""

@@ -398,7 +398,7 @@ HELLO = [{"text": "hello"}]
       "user"),
      ({"choices": [{"message": {"role": "assistant", "content": "hello"}}]}, "assistant")],
 )  # fmt: skip
-def test_the_format_of_a_message_is_detected(given: Any, role: str) -> None:
+def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
     """Wrong: a message in a provider's or framework's format is refused, or loses its text."""
     (shown,) = of(given)
     assert shown["role"] == role
@@ -410,7 +410,7 @@ def test_the_format_of_a_message_is_detected(given: Any, role: str) -> None:
     [{}, {"content": "x"}, {"type": "mystery"}, {"type": ["x"]}, {"role": {}, "parts": []}, 3,
      None],
 )  # fmt: skip
-def test_a_message_of_unknown_format_raises_a_clear_error(given: Any) -> None:
+def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
     """Wrong: an unknown shape raises a bare Python error, or an unclear one."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         with pytest.raises(InvalidMessage, match=r"\.$"):

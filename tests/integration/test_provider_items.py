@@ -391,7 +391,7 @@ FORMATS = ("openai.responses", "xai.responses", "anthropic.messages")
     role=st.sampled_from(["system", "user"]),
     question=st.sampled_from([None, "When does it open?"]),
 )
-def test_any_conversation_gives_valid_items_in_a_providers_format(
+def test_any_conversation_in_a_providers_format(
     name: str, messages: list[Any], max_tokens: int, role: Any, question: str | None
 ) -> None:
     """Wrong: a context is too large, parts calls and results, or items change or go astray."""

@@ -53,7 +53,7 @@ _sessions = iter(range(1_000_000))
 
 
 @given(writes=WRITES)
-def test_a_retried_append_is_stored_once(lasting: Service, writes: list[Any]) -> None:
+def test_each_write_is_done_once(lasting: Service, writes: list[Any]) -> None:
     """Wrong: a retry after a lost or cut request is stored twice."""
     session, key = f"s-{next(_sessions)}", lasting.key("ana")
     wanted = []

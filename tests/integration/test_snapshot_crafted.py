@@ -100,7 +100,7 @@ def base() -> Iterator[str]:
 
 @settings(max_examples=at_length(20), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
-def test_a_crafted_snapshot_is_rejected_or_works(base: str, lines: list[str], seed: int) -> None:
+def test_it_is_refused_or_it_works(base: str, lines: list[str], seed: int) -> None:
     """Wrong: a crafted file makes a later call fail, or a refused one leaves data."""
     bodies = changed(bodies_of(lines), Random(seed))
     opening = bodies[0]
@@ -119,7 +119,7 @@ def test_a_crafted_snapshot_is_rejected_or_works(base: str, lines: list[str], se
 
 @settings(max_examples=at_length(6), phases=[Phase.explicit, Phase.generate])
 @given(seed=st.integers(0, 2**32))
-def test_a_crafted_snapshot_affects_no_other_user(base: str, lines: list[str], seed: int) -> None:
+def test_nobody_else_is_touched(base: str, lines: list[str], seed: int) -> None:
     """Wrong: a crafted file changes another user's data or recalls."""
     rng = Random(seed)
     mine = [{**one, "session": "b", "user": "ben"} if "format" in one else one

@@ -109,7 +109,7 @@ def fake() -> Iterator[FakeLLM]:
     answer=st.sampled_from([SUMMARY, REFUSAL, "none", "word " * 3000]),
 )
 @settings(max_examples=at_length(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_chain_gives_valid_contexts_for_any_log(
+def test_any_log_under_any_chain(
     fake: FakeLLM,
     turns: list[tuple[int, list[list[int]], int]],
     strategy: Strategy,

@@ -110,7 +110,7 @@ def litellm() -> Any:
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4", "claude-sonnet-4-5"])
 @settings(max_examples=at_length(30))
 @given(messages=histories())
-def test_litellm_counts_no_more(litellm: Any, model: str, messages: list[dict[str, Any]]) -> None:
+def test_no_less_than_litellm(litellm: Any, model: str, messages: list[dict[str, Any]]) -> None:
     """Wrong: a context within our budget exceeds it by litellm's count."""
     chat = [view for m in messages for view in Message.of(m).views()]
     for message in chat:

@@ -215,7 +215,7 @@ def mixing(body: dict[str, Any]) -> str:
 @pytest.mark.long
 @settings(max_examples=at_length(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=4, max_size=10))
-def test_no_order_of_calls_shows_text_of_popped_messages(
+def test_whatever_was_said_and_taken_back(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Wrong: some order of calls shows text of a popped message, or loses another message."""

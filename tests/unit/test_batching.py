@@ -139,7 +139,7 @@ def test_a_short_message_is_brief(message: Any) -> None:
     [[LONG], [SHORT, SHORT], [CALL], [PARTS], [Dumped()]],
     ids=["long", "many", "call", "parts", "foreign"],
 )
-def test_a_long_text_or_an_object_of_another_library_is_not_brief(given: list[Any]) -> None:
+def test_what_takes_long_or_runs_code_of_others_holds_nobody_up(given: list[Any]) -> None:
     """Wrong: a long text, or another library's object, counts as brief, and delays all threads."""
     assert not is_brief(given)
 

@@ -77,7 +77,7 @@ def pack(
 
 
 @given(histories(), recall_lists, st.none() | texts(), roles, st.integers(64, 900))
-def test_no_context_exceeds_its_budget(
+def test_no_context_passes_its_budget(
     messages: list[Any], recalls: list[Recall], summary: str | None, role: Role, max_tokens: int
 ) -> None:
     """Wrong: a context exceeds its budget, or the tokens it reports."""
@@ -100,7 +100,7 @@ def test_entries_counted_by_another_tokenizer_are_counted_again(
 
 
 @given(histories(), recall_lists, recall_lists, st.none() | texts(), roles)
-def test_recalls_do_not_change_the_prefix(
+def test_other_recalls_leave_the_prefix_as_it_is(
     messages: list[Any], first: list[Recall], second: list[Recall], summary: str | None, role: Role
 ) -> None:
     """Wrong: recalls change the prompt before the newest user message."""
@@ -117,7 +117,7 @@ def test_recalls_do_not_change_the_prefix(
 
 
 @given(st.lists(texts(), min_size=1, max_size=4), roles)
-def test_recalled_text_cannot_open_or_close_elements(contents: list[str], role: Role) -> None:
+def test_recalled_text_opens_and_closes_nothing(contents: list[str], role: Role) -> None:
     """Wrong: a recalled message closes the memory element and poses as a system message."""
     recalls = [Recall("vector", str(n), text) for n, text in enumerate(contents)]
     context = pack(packer(5000, role, 2000), log([a("hello"), u("question")]), recalls)
@@ -223,7 +223,7 @@ def ask(content: Any, role: str = "user") -> Message:
     st.integers(64, 900),
     st.booleans(),
 )
-def test_the_question_fits_the_budget_and_ends_the_context(
+def test_a_question_is_within_the_budget_and_stands_at_the_end(
     messages: list[Any],
     recalls: list[Recall],
     summary: str | None,

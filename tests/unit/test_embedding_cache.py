@@ -77,7 +77,7 @@ def test_callers_and_failures_do_not_change_the_cached_vectors() -> None:
 
 
 @given(st.lists(st.lists(st.text(max_size=5))), st.integers(1, 5))
-def test_a_cache_returns_vectors_of_the_inner_embedder(calls: list[list[str]], size: int) -> None:
+def test_it_answers_as_the_inner_embedder_does(calls: list[list[str]], size: int) -> None:
     """Wrong: a mix of hits, misses and duplicates returns rows out of order."""
     inner = CountingEmbedder()
     cached = CachedEmbedder(inner, size=size)
@@ -166,7 +166,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(0, 12), st.integers(0, 2))
-def test_lru_entries_are_evicted(steps: list[tuple[str, str, int]], most: int, least: int) -> None:
+def test_least_recently_used_go(steps: list[tuple[str, str, int]], most: int, least: int) -> None:
     """Wrong: the cache exceeds its limit, drops too much, or drops the entry used last."""
     cache: Cache[str, int] = Cache(most, lambda size: size, least)
     wanted: dict[str, int] = {}

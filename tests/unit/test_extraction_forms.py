@@ -110,7 +110,7 @@ def test_the_fields_of_a_finding_are_normalized() -> None:
 @pytest.mark.parametrize(
     ("given", "taken"), [(1, 1), (0, 0), (0.5, 0.5), (95, 0.95), (500, 1), (-3, 0), ("0.7", 0.7)]
 )
-def test_a_confidence_is_clamped_to_0_to_1(given: float, taken: float) -> None:
+def test_confidence_is_between_0_and_1(given: float, taken: float) -> None:
     """Wrong: a confidence on another scale exceeds 1, or an invalid one fails the batch."""
     assert told(confidence=given).confidence == pytest.approx(taken)
     assert 0 <= clamped(float("nan")) <= 1

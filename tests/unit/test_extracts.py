@@ -31,7 +31,7 @@ def said(*contents: str) -> Any:
 
 @pytest.mark.parametrize("count", [COUNT, CLAUDE])
 @given(texts(), histories(max_steps=8), st.integers(0, 120))
-def test_an_extract_stays_within_its_limit(
+def test_an_extract_keeps_its_limit(
     count: Any, previous: str, messages: list[dict[str, Any]], limit: int
 ) -> None:
     """Wrong: an extract exceeds `max_summary_tokens`, or differs between runs."""
@@ -83,7 +83,7 @@ def test_an_extract_of_one_endless_line_is_not_empty(glue: str) -> None:
 
 @pytest.mark.parametrize("count", [COUNT, CLAUDE])
 @given(texts(), st.lists(texts(), max_size=4), st.integers(0, 80))
-def test_added_identifiers_fit(count: Any, summary: str, sources: list[str], limit: int) -> None:
+def test_kept_identifiers_fit(count: Any, summary: str, sources: list[str], limit: int) -> None:
     """Wrong: the added identifiers make the summary exceed `max_summary_tokens`."""
     assert count(keep_codes(summary, sources, count, limit)) <= limit
 
@@ -156,7 +156,7 @@ HEADED = st.lists(
 
 @pytest.mark.parametrize("count", [COUNT, CLAUDE])
 @given(HEADED, st.lists(texts(), max_size=3), st.integers(0, 80))
-def test_a_shortened_summary_fits(count: Any, summary: str, sources: list[str], limit: int) -> None:
+def test_shortened_text_fits(count: Any, summary: str, sources: list[str], limit: int) -> None:
     """Wrong: headings are not counted, so the summary exceeds `max_summary_tokens`."""
     assert count(shorten(summary, count, limit)) <= limit
     assert count(keep_codes(summary, sources, count, limit)) <= limit
@@ -193,7 +193,7 @@ def test_codes_are_recognized_completely(said: str) -> None:
 
 
 @given(histories(), st.integers(0, 200), st.none() | st.integers(0, 6))
-def test_chosen_turns_are_complete_and_within_the_limits(
+def test_chosen_turns_are_whole_and_within_bounds(
     messages: list[dict[str, Any]], tokens: int, count: int | None
 ) -> None:
     """Wrong: half a turn is pinned, one without a user message, or too many."""

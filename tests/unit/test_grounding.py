@@ -95,7 +95,7 @@ def test_a_quote_counts_only_in_the_named_message(number: int, quote: str, why: 
 
 
 @given(texts(), texts(), st.integers(-3, 5))
-def test_an_accepted_quote_is_in_the_message(text: str, quote: str, number: int) -> None:
+def test_a_quote_that_stands_is_what_the_message_says(text: str, quote: str, number: int) -> None:
     """Wrong: an accepted quote is not in the message."""
     lines = shown(("user", text), ("user", "second"))
     found = grounded(number, quote, "", lines, weights=WEIGHTS)

@@ -94,7 +94,7 @@ def tied(one: Fact, other: Fact, claims: Sequence[Claim]) -> bool:
 
 @settings(max_examples=at_length(250))
 @given(claim_sets())
-def test_two_linked_facts_never_hold_at_the_same_time(claims: list[Claim]) -> None:
+def test_of_two_tied_facts_one_holds_at_a_time(claims: list[Claim]) -> None:
     """Wrong: some claims crash, give overlapping or unsupported periods, or two homes at once."""
     facts = facts_of(claims, weights=WEIGHTS)
     assert {fact.id for fact in facts} == {one.fact for one in claims}
@@ -128,7 +128,7 @@ def test_two_linked_facts_never_hold_at_the_same_time(claims: list[Claim]) -> No
 
 @settings(max_examples=at_length(150))
 @given(claim_sets(), st.randoms(use_true_random=False), st.sampled_from(DAYS))
-def test_claim_order_does_not_matter(claims: list[Claim], chance: Any, known_at: datetime) -> None:
+def test_order_does_not_matter(claims: list[Claim], chance: Any, known_at: datetime) -> None:
     """Wrong: the order of records, or a later claim, changes what was known."""
     facts = facts_of(claims, weights=WEIGHTS)
     mixed = list(claims)
@@ -141,7 +141,7 @@ def test_claim_order_does_not_matter(claims: list[Claim], chance: Any, known_at:
 
 @settings(max_examples=at_length(250))
 @given(claim_sets())
-def test_a_claim_of_a_lower_role_does_not_change_higher_roles(claims: list[Claim]) -> None:
+def test_lesser_roles_change_nothing_of_weightier_ones(claims: list[Claim]) -> None:
     """Wrong: a tool's or an assistant's claim changes the period of the user's."""
     for least, role in ((1, "assistant"), (2, "user")):
         heavy = [one for one in claims if WEIGHTS[one.role] >= least]

@@ -35,7 +35,7 @@ IDS = TEXTS.filter(lambda one: taken(check_id, "session_id", one))
 
 
 @given(NAMES, IDS, NAMES, IDS)
-def test_namespaces_never_share_a_session_id(share: str, one: str, other: str, two: str) -> None:
+def test_no_two_places_are_one(share: str, one: str, other: str, two: str) -> None:
     """Wrong: two sessions of different namespaces get one id, or a shared one gets a private id."""
     first, second = shared_session(share, one), shared_session(other, two)
     assert (first == second) == ((share, one) == (other, two))
@@ -49,7 +49,7 @@ def test_namespaces_never_share_a_session_id(share: str, one: str, other: str, t
 
 
 @given(NAMES, IDS)
-def test_only_the_library_can_create_shared_ids(share: str, session_id: str) -> None:
+def test_only_the_library_makes_them(share: str, session_id: str) -> None:
     """Wrong: a caller reaches a shared namespace by the id that the store uses."""
     for made in (shared_session(share, session_id), shared_user(share)):
         assert taken(check_id, "session_id", made)
@@ -59,7 +59,7 @@ def test_only_the_library_can_create_shared_ids(share: str, session_id: str) -> 
 
 
 @given(NAMES, IDS, IDS)
-def test_shared_ids_are_adjacent_in_id_order(share: str, session_id: str, other: str) -> None:
+def test_shared_ones_lie_together(share: str, session_id: str, other: str) -> None:
     """Wrong: a page that skips shared sessions also skips others."""
     assert (other < shared_session(share, session_id)) or other > PAST_SHARED
     assert shared_session(share, session_id) < PAST_SHARED

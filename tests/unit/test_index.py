@@ -59,7 +59,7 @@ def asking(words: Sequence[set[int]]) -> Query:
 
 @settings(deadline=None)
 @given(st.lists(texts, max_size=5), questions)
-def test_word_scores_and_cosines_follow_the_formula(
+def test_words_and_cosines_are_those_of_the_formula(
     batches: list[list[dict[int, int]]], words: list[set[int]]
 ) -> None:
     """Wrong: a record that is added later gets a wrong score, or changes another's."""
@@ -106,7 +106,7 @@ def test_an_extended_index_does_not_change_the_original() -> None:
 
 
 @given(texts, texts, questions, st.integers(0, 20), st.integers(0, 3))
-def test_pending_records_rank_like_stored_records(
+def test_what_is_pending_ranks_as_if_it_were_stored(
     stored: list[dict[int, int]],
     waiting: list[dict[int, int]],
     words: list[set[int]],
@@ -181,7 +181,7 @@ def test_a_question_is_mapped_to_speakers_and_word_pieces() -> None:
 
 
 @given(st.lists(st.integers(0, 4), max_size=9), st.data())
-def test_word_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -> None:
+def test_pieces_stay_with_their_records(sizes: list[int], data: st.DataObject) -> None:
     """Wrong: choosing or joining records mixes up their word pieces."""
     rows = [np.full((size, TOKEN), at + 1, np.int8) for at, size in enumerate(sizes)]
     tokens = Tokens.of(rows)

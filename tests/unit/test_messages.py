@@ -32,7 +32,7 @@ class Dumped:
 
 
 @given(histories())
-def test_a_message_converts_back_to_the_same_dict(messages: list[dict[str, Any]]) -> None:
+def test_a_message_gives_back_what_it_took(messages: list[dict[str, Any]]) -> None:
     """Wrong: a field is lost, added, renamed or changed on its way in, out, or through a store."""
     for given_message in messages:
         message = Message.of(given_message)
@@ -57,7 +57,7 @@ FIELDS = ["text", "of", "to_dict", "to_json", "is_system", "model_dump", "self",
 
 
 @given(st.sampled_from(ROLES), st.text())
-def test_a_plain_message_has_only_a_role_and_a_text(role: str, text: str) -> None:
+def test_a_plain_message_is_a_role_and_a_text(role: str, text: str) -> None:
     """Wrong: a store gets text that its database cannot hold, or loses a field."""
     message = Message(role=role, content=text, created_at=NOW)
     assert message.plain is None  # its time was given explicitly
@@ -73,7 +73,7 @@ def test_a_plain_message_has_only_a_role_and_a_text(role: str, text: str) -> Non
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values, min_size=1))
-def test_unknown_fields_are_preserved_under_any_name(extras: dict[str, Any]) -> None:
+def test_unknown_fields_survive_whatever_their_names(extras: dict[str, Any]) -> None:
     """Wrong: a provider field named like a method is lost, or shadows the method."""
     message = Message.of({**U, **extras})
     assert message.to_dict() == {**U, **extras}
@@ -261,7 +261,7 @@ def test_a_message_is_immutable_and_invalid_input_is_a_value_error() -> None:
 
 
 @given(raw_items())
-def test_a_raw_item_is_stored_verbatim(item: dict[str, Any]) -> None:
+def test_a_raw_item_stays_verbatim_beside_its_view(item: dict[str, Any]) -> None:
     """Wrong: a raw item is rewritten into the chat form it is shown in."""
     message = Message.of(item)
     assert message.raw == item["raw"]
@@ -328,7 +328,7 @@ def test_system_messages_and_time_zones_are_recognized() -> None:
         },
     )
 )
-def test_a_view_contains_exactly_the_fields_for_a_model(fields: dict[str, Any]) -> None:
+def test_a_view_is_what_was_given_for_a_model(fields: dict[str, Any]) -> None:
     """Wrong: the fast path to a view drops or adds a field."""
     ours = ("created_at", "metadata")
     wanted = {key: value for key, value in fields.items() if key not in ours}
@@ -376,7 +376,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_written_values_are_read_back_unchanged(value: Any) -> None:
+def test_what_is_written_is_read_again(value: Any) -> None:
     """Wrong: a value comes back changed, or cannot be written as JSON."""
     assert read(json.loads(json.dumps(written(value), allow_nan=False))) == value
 

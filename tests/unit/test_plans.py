@@ -142,7 +142,7 @@ def after(session: Session, edit: LogEdit) -> Session:
 
 
 @given(sessions(), st.integers(-1, 12))
-def test_a_pop_removes_the_newest_messages(session: Session, count: int) -> None:
+def test_a_pop_takes_the_newest(session: Session, count: int) -> None:
     """Wrong: a pop removes other messages, or all of a log that has partly expired."""
     if session.head.expired and len(session.log) == 1 and count > 0:
         with pytest.raises(UnsupportedOperation):
@@ -170,7 +170,7 @@ def test_a_pop_removes_the_newest_messages(session: Session, count: int) -> None
 
 
 @given(sessions(least=1), st.data(), MESSAGES)
-def test_a_new_answer_replaces_the_messages_after_the_question(
+def test_an_answer_takes_the_place_of_what_followed(
     session: Session, data: st.DataObject, said: list[Message]
 ) -> None:
     """Wrong: a new answer replaces too much or too little, or loses system messages."""
@@ -196,7 +196,7 @@ def test_a_new_answer_replaces_the_messages_after_the_question(
 
 
 @given(sessions(), MESSAGES, st.integers(0, 9), st.sampled_from([None, "u"]))
-def test_a_saved_list_replaces_the_log_exactly(
+def test_a_list_stands_as_it_was_given(
     session: Session, more: list[Message], kept: int, user_id: str | None
 ) -> None:
     """Wrong: a saved list is mixed with the old one, or unchanged messages are written again."""
@@ -226,7 +226,7 @@ def test_a_saved_list_replaces_the_log_exactly(
 
 
 @given(MESSAGES)
-def test_a_saved_list_can_start_a_session(said: list[Message]) -> None:
+def test_a_list_begins_a_session(said: list[Message]) -> None:
     """Wrong: a saved list, or an empty one, does not begin a session."""
     session = Session(Head("s", "u", created_at=NOW), [])
     edit = listed(said, "u", drafted)(session.head, session.read)
@@ -237,7 +237,7 @@ def test_a_saved_list_can_start_a_session(said: list[Message]) -> None:
 
 
 @given(sessions(), st.sampled_from([None, 1, 3]))
-def test_a_redaction_empties_the_messages_of_an_author(session: Session, noted: int | None) -> None:
+def test_a_redaction_empties_one_authors_messages(session: Session, noted: int | None) -> None:
     """Wrong: a redaction leaves the author's text, removes another's, or changes counts."""
     edit = redacted(session.head, session.read, is_anns, noted)
     theirs = [entry.seq for entry in session.log if is_anns(entry.message)]

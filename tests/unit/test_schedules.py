@@ -38,21 +38,21 @@ def logs(draw: st.DrawFn) -> tuple[Head, int, list[int]]:
 
 
 @given(logs())
-def test_overflow_absorbs_messages_that_left_the_window(log: tuple[Head, int, list[int]]) -> None:
+def test_on_overflow_what_left_the_window(log: tuple[Head, int, list[int]]) -> None:
     """Wrong: messages in the window are absorbed, or messages that left it are not."""
     head, cursor, _ = log
     assert target_seq(head, cursor, "overflow", never) == head.start
 
 
 @given(logs())
-def test_the_every_update_schedule_absorbs_all_messages(log: tuple[Head, int, list[int]]) -> None:
+def test_at_every_update_all(log: tuple[Head, int, list[int]]) -> None:
     """Wrong: the newest message is absorbed only with the next one."""
     head, cursor, _ = log
     assert target_seq(head, cursor, "every_update", never) == head.end
 
 
 @given(logs(), st.integers(1, 300))
-def test_the_schedule_limits_pending_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
+def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
     """Wrong: more tokens are pending than the setting allows, or overflowed messages wait."""
     head, cursor, totals = log
     upto = target_seq(head, cursor, tokens, totals.__getitem__)
@@ -71,7 +71,7 @@ def test_a_current_block_has_nothing_to_do(log: tuple[Head, int, list[int]], abs
 
 
 @given(MOMENTS, MOMENTS, MINUTES)
-def test_a_session_is_idle_after_a_silence(newest: datetime, now: datetime, minutes: float) -> None:
+def test_idle_after_so_long_a_silence(newest: datetime, now: datetime, minutes: float) -> None:
     """Wrong: an active session counts as idle, or an idle one is checked too early or too often."""
     wait = idle_wait(newest, now, minutes)
     assert 0 <= wait <= minutes * 60
@@ -82,7 +82,7 @@ def test_a_session_is_idle_after_a_silence(newest: datetime, now: datetime, minu
 
 
 @given(st.floats(0, 1e6), MINUTES)
-def test_a_message_dated_ahead_does_not_delay_idleness(ahead: float, minutes: float) -> None:
+def test_a_clock_that_is_ahead(ahead: float, minutes: float) -> None:
     """Wrong: messages dated ahead keep a session from becoming idle in time."""
     assert idle_wait(NOON + timedelta(seconds=ahead), NOON, minutes) == minutes * 60
 
@@ -92,7 +92,7 @@ _USERS = st.sampled_from([None, None, "a", "b", "0", "1"])  # some names equal a
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), _USERS), max_size=25))
-def test_every_owner_has_one_turn_before_any_has_two(drawn: list[tuple[int, str | None]]) -> None:
+def test_each_owner_has_a_turn_before_any_has_another(drawn: list[tuple[int, str | None]]) -> None:
     """Wrong: a user with many sessions delays other users, or the longest wait comes last."""
     since = {str(n): at for n, (at, _) in enumerate(drawn)}
     heads = [Head(str(n), user, created_at=_BEGUN) for n, (_, user) in enumerate(drawn)]
@@ -125,7 +125,7 @@ def owner(session: str) -> str:
 
 
 @given(STEPS)
-def test_random_queue_operations_match_a_model(steps: list[str | None]) -> None:
+def test_queues_behave_as_their_model(steps: list[str | None]) -> None:
     """Wrong: a session is queued twice, lost, given to another user, or overtakes another."""
     queue, waiting = FairQueue(), list[str]()
     for session in steps:
@@ -145,7 +145,7 @@ def test_random_queue_operations_match_a_model(steps: list[str | None]) -> None:
 
 
 @given(STEPS)
-def test_a_user_waits_for_at_most_one_session_of_each_other_user(steps: list[str | None]) -> None:
+def test_nobody_waits_for_more_than_the_other_users(steps: list[str | None]) -> None:
     """Wrong: a user with many sessions delays other users."""
     queue, takes = FairQueue(), 0
     waiting: list[str] = []
@@ -207,7 +207,7 @@ NAMES = ["x", "y", ("x", "s")]
         max_size=60,
     )
 )
-def test_failures_and_successes_match_a_model_of_backoff(steps: list[tuple[str, object]]) -> None:
+def test_a_model(steps: list[tuple[str, object]]) -> None:
     """Wrong: a failure pauses another name, or a pause ends early, never, or not by a success."""
     clock, failures = 1000.0, Counter[object]()
     until: dict[object, float] = {}
@@ -275,7 +275,7 @@ def test_messages_expire_after_all_blocks_and_the_window_passed_them(
 
 
 @given(end=st.integers(1, 50), data=st.data())
-def test_no_cursor_window_or_dead_letter_needs_expired_data(end: int, data: st.DataObject) -> None:
+def test_what_is_passed_nothing_reads(end: int, data: st.DataObject) -> None:
     """Wrong: some order of cursors, window and dead letters loses a message."""
     seq = st.integers(0, end)
     cursors = data.draw(st.dictionaries(st.sampled_from("abc"), seq))

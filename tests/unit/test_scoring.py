@@ -195,7 +195,7 @@ def key(text: str) -> str:
 
 
 @given(found_by_blocks, st.sets(st.tuples(st.just("s"), st.integers(1, 4))))
-def test_merge_repeats_no_text(found: dict[str, list[Recall]], shown: set[tuple[str, int]]) -> None:
+def test_merge_repeats_nothing(found: dict[str, list[Recall]], shown: set[tuple[str, int]]) -> None:
     """Wrong: a merge has duplicates or shown texts, loses one, or has a random order."""
     merged = merge(found, shown)
     texts = [key(recall.text) for recall in merged]
@@ -224,7 +224,7 @@ def test_merge_ranks_by_score_relative_to_the_best_of_the_block() -> None:
     st.integers(-5, 300),
     st.dictionaries(st.sampled_from(BLOCKS), st.none() | st.integers(0, 80)),
 )
-def test_select_stays_within_its_limit_and_shares_it_fairly(
+def test_select_stays_within_room_and_shares_it(
     found: dict[str, list[Recall]], room: int, limits: dict[str, int | None]
 ) -> None:
     """Wrong: the choice exceeds the room or a block's limit, or takes another block's share."""

@@ -48,7 +48,7 @@ def same(one: Segment, other: Segment) -> bool:
 
 @settings(deadline=None)
 @given(texts, st.sampled_from([0, 5, WIDE, 3 * WIDE]), st.booleans())
-def test_a_segment_is_read_back_unchanged(said: list[str], width: int, own_ids: bool) -> None:
+def test_bytes_are_what_was_written(said: list[str], width: int, own_ids: bool) -> None:
     """Wrong: a segment is read back with changes, or in another order."""
     ids = HEX[: len(said)] if own_ids else [f"é\x00\ud800 {n}" for n in range(len(said))]
     given_ = segment(ids, said, width)
@@ -63,7 +63,7 @@ def test_a_segment_is_read_back_unchanged(said: list[str], width: int, own_ids: 
 
 @settings(deadline=None)
 @given(texts, st.data())
-def test_joined_segments_equal_one_segment(said: list[str], data: st.DataObject) -> None:
+def test_joined_parts_are_the_whole(said: list[str], data: st.DataObject) -> None:
     """Wrong: joining segments changes results or scores."""
     at = data.draw(st.integers(0, len(said)))
     some = features(said)
@@ -84,7 +84,7 @@ def test_joined_segments_equal_one_segment(said: list[str], data: st.DataObject)
 
 @settings(deadline=None)
 @given(texts, st.data())
-def test_a_removed_record_leaves_no_trace(said: list[str], data: st.DataObject) -> None:
+def test_nothing_is_left_of_what_is_taken_out(said: list[str], data: st.DataObject) -> None:
     """Wrong: a removed record's id, vector or words stay, or others are removed."""
     gone = data.draw(st.sets(st.integers(0, len(said) - 1)))
     some = features(said)
@@ -202,7 +202,7 @@ class Kept:
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 60), st.sets(st.integers(0, 10**6), max_size=9))))
-def test_a_catalog_lists_every_record_once(steps: list[tuple[int, set[int]]]) -> None:
+def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> None:
     """Wrong: some order of writes leaves a record in no segment, in two, or not removed."""
     kept = Kept()
     for count, picks in steps:

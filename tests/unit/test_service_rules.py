@@ -28,7 +28,7 @@ SECRET = "swordfish"
 
 
 @given(users=st.lists(SHORT, min_size=1, max_size=3), named=st.none() | SHORT)
-def test_a_credential_admits_only_its_users(users: list[str], named: str | None) -> None:
+def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None) -> None:
     """Wrong: a pattern admits a user whose id does not match, or refuses one whose id does."""
     try:
         whose = checked_users(users)
@@ -49,7 +49,7 @@ def test_a_credential_admits_only_its_users(users: list[str], named: str | None)
 
 
 @given(rights=st.lists(st.sampled_from([*RIGHTS, "root"])), users=st.sampled_from(["*", "ana"]))
-def test_rights_are_granted_only_as_requested(rights: list[str], users: str) -> None:
+def test_rights(rights: list[str], users: str) -> None:
     """Wrong: a right is granted unasked, or "admin" to a credential for some users."""
     try:
         found = checked_rights(rights, (users,))
@@ -67,7 +67,7 @@ def test_rights_are_granted_only_as_requested(rights: list[str], users: str) -> 
 
 
 @given(gaps=st.lists(st.floats(0, 30), max_size=200))
-def test_the_rate_limit_admits_exactly_the_allowed_requests(gaps: list[float]) -> None:
+def test_no_more_than_the_limit(gaps: list[float]) -> None:
     """Wrong: more requests pass than rate and burst allow, or one after the wait is refused."""
     limits = Limits(per_second=2, burst=5)
     buckets, now, let_in = Buckets(limits), 0.0, 0

@@ -38,7 +38,7 @@ argument_texts = st.one_of(
 
 
 @given(long_texts, texts(), st.integers(1, 400))
-def test_an_excerpt_fits_its_limit_and_quotes_text(text: str, question: str, limit: int) -> None:
+def test_an_excerpt_fits_and_is_of_the_text(text: str, question: str, limit: int) -> None:
     """Wrong: an excerpt exceeds its limit, or contains text that is not in the original."""
     shown = excerpt(text, question, COUNTER.text, limit, MARK)
     if COUNTER.text(text) <= limit:
@@ -50,7 +50,7 @@ def test_an_excerpt_fits_its_limit_and_quotes_text(text: str, question: str, lim
 
 
 @given(st.integers(200, 3_000), st.integers(60, 300), st.sampled_from(["", "w77", "w150 w151"]))
-def test_marks_state_omitted_characters_and_offsets(words: int, limit: int, question: str) -> None:
+def test_marks_say_what_is_missing_and_where(words: int, limit: int, question: str) -> None:
     """Wrong: a mark gives a wrong offset or number of characters."""
     text = ". ".join(f"w{n}" for n in range(words))
     shown = excerpt(text, question, COUNTER.text, limit, MARK)
@@ -109,7 +109,7 @@ def chat_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 @given(histories(), st.integers(5, 300))
-def test_shortened_units_fit_and_keep_calls_with_results(messages: list[Any], room: int) -> None:
+def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> None:
     """Wrong: a shortened unit exceeds its room, splits a pair, or loses its newest message."""
     for unit in units(visible(entries_of(messages), was_cut=False)):
         shown = SHORTENER.unit(unit, room)
@@ -125,7 +125,7 @@ def test_shortened_units_fit_and_keep_calls_with_results(messages: list[Any], ro
 
 
 @given(argument_texts, st.integers(60, 300))
-def test_shortened_arguments_are_valid_json(arguments: str, room: int) -> None:
+def test_arguments_stay_json(arguments: str, room: int) -> None:
     """Wrong: shortened arguments are invalid JSON, or a value is cut without a mark."""
     message = Message.of(call(["a"], arguments=arguments))
     shown = SHORTENER.message(message, room, 3)

@@ -64,7 +64,7 @@ def read(text: str) -> Skill:
 
 
 @given(SKILLS)
-def test_a_saved_skill_is_read_back_unchanged(skill: Skill) -> None:
+def test_what_is_saved_is_read_as_the_same(skill: Skill) -> None:
     """Wrong: a text with a colon, a quote or another line end is refused, or comes back changed."""
     kept = checked(skill, MOST)
     assert parse(render(kept), "file.md") == kept
@@ -75,7 +75,7 @@ def test_a_saved_skill_is_read_back_unchanged(skill: Skill) -> None:
 
 @settings(max_examples=at_length(250))
 @given(FILES)
-def test_any_bytes_are_a_skill_or_an_error_with_a_line(data: bytes) -> None:
+def test_any_bytes_are_a_skill_or_are_broken_at_a_line(data: bytes) -> None:
     """Wrong: a file raises, or its error names a line that does not exist."""
     said = parse(data, "file.md")
     lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").count(b"\n") + 1

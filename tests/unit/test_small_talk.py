@@ -49,7 +49,7 @@ def test_a_question_or_statement_is_not_small_talk(text: str) -> None:
 
 
 @given(st.text())
-def test_any_text_can_be_checked_for_small_talk(text: str) -> None:
+def test_any_text_can_be_looked_at(text: str) -> None:
     """Wrong: some text raises, or surrounding blanks change the answer."""
     assert is_courtesy(text) in (True, False)
     assert is_courtesy(f"  {text}\n") == is_courtesy(text) or len(text) > 100

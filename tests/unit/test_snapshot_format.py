@@ -287,7 +287,7 @@ _JSON = st.recursive(
 
 
 @given(st.integers(0, 15), st.data())
-def test_any_edited_snapshot_is_read_or_refused(at: int, data: st.DataObject) -> None:
+def test_any_edit_is_read_or_refused(at: int, data: st.DataObject) -> None:
     """Wrong: a crafted file raises something else than `InvalidSnapshot`."""
     found = bodies()
     name = data.draw(st.sampled_from(sorted(found[at])))

@@ -180,7 +180,7 @@ def elements(draw: st.DrawFn, depth: int = 0) -> str:
 
 @given(st.lists(st.one_of(OUTSIDE, elements()), max_size=8), st.booleans())
 @example(["hello ", "<memory>SECRET</memory>", "</memory>", "<memory>SECRET</memory>"], False)
-def test_no_text_within_a_memory_element_remains(parts: list[str], is_cut: bool) -> None:
+def test_nothing_inside_an_element_survives(parts: list[str], is_cut: bool) -> None:
     """Wrong: nested, stray or cut elements let recalled memory through, or text outside is lost."""
     text = "".join(parts) + ("<memory>SECRET" if is_cut else "")
     left = plain(text)
@@ -194,7 +194,7 @@ RECALLED = st.lists(
 
 
 @given(st.lists(RECALLED, max_size=4))
-def test_a_memory_element_is_removed_whatever_its_text(found: list[str]) -> None:
+def test_what_contexts_put_there_is_left_out_whatever_it_holds(found: list[str]) -> None:
     """Wrong: a recalled text closes its element early, and continues as the user's message."""
     recalls = [Recall("b", str(n), f"SECRET {text} SECRET", 1.0) for n, text in enumerate(found)]
     memory = render_memory(recalls, ["b"])

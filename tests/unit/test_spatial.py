@@ -85,7 +85,7 @@ def index_of(dimensions: int, fading: Fading, made: Sequence[Observation]) -> Pl
         ((-(10**400), 0), r"position\[0\] is -1000"),
     ],
 )
-def test_an_invalid_position_is_refused(given: object, wanted: str) -> None:
+def test_a_bad_position_is_refused(given: object, wanted: str) -> None:
     """Wrong: an invalid position is stored, and every distance to it is meaningless."""
     with pytest.raises(InvalidInput, match=wanted):
         position_of(given, 2)
@@ -173,7 +173,7 @@ lengths = st.floats(0, 1e13)
 
 
 @given(st.lists(lengths, min_size=1, max_size=20))
-def test_proximity_decreases_with_distance(apart: list[float]) -> None:
+def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
     """Wrong: a nearer observation has less proximity, or the median one is not at 0.5."""
     near = proximity(np.array(apart))
     assert all(0 <= one <= 1 for one in near)
@@ -223,7 +223,7 @@ def test_the_score_follows_the_documented_formula() -> None:
     st.lists(st.tuples(*[st.floats(-1e12, 1e12)] * 3), min_size=1, max_size=5),
     st.tuples(*[st.floats(-1e12, 1e12)] * 3),
 )
-def test_distances_are_exact(points: list[tuple[float, ...]], here: tuple[float, ...]) -> None:
+def test_distances_are_right(points: list[tuple[float, ...]], here: tuple[float, ...]) -> None:
     """Wrong: tiny coordinates underflow, so that all places coincide."""
     for dimensions in (2, 3):
         there = np.array([point[:dimensions] for point in points])
@@ -279,7 +279,7 @@ def nearest_of(
 
 
 @given(crowds(), fadings, moments, st.data())
-def test_the_index_finds_the_nearest_observations(
+def test_the_index_finds_the_nearest(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
 ) -> None:
     """Wrong: the index misses a tie, a place exactly on the radius, or one behind faded ones, or
@@ -311,7 +311,7 @@ def test_the_index_finds_the_nearest_observations(
 
 
 @given(crowds(), fadings, moments, st.data())
-def test_the_index_finds_the_observations_in_a_box(
+def test_the_index_finds_what_is_in_a_box(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, data: st.DataObject
 ) -> None:
     """Wrong: an observation on a face of the box is left out, or coordinates are rounded."""
@@ -329,7 +329,7 @@ def test_the_index_finds_the_observations_in_a_box(
 
 
 @given(crowds(), fadings, moments, st.integers(1, 12))
-def test_the_index_finds_the_newest_observations(
+def test_the_index_finds_the_newest(
     crowd: tuple[int, list[Observation]], fading: Fading, moment: Moment, count: int
 ) -> None:
     """Wrong: ties in time are ordered at random."""

@@ -22,7 +22,7 @@ BEGUN = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @given(LIMITS, st.lists(MORE, max_size=60))
-def test_no_limit_is_exceeded_in_any_order(limit: SpendingLimit, asked: list[Spent]) -> None:
+def test_no_limit_is_passed_in_any_order(limit: SpendingLimit, asked: list[Spent]) -> None:
     """Wrong: a limit is exceeded, or a call within it is refused."""
     spent = Spent()
     for more in asked:
@@ -37,7 +37,7 @@ def test_no_limit_is_exceeded_in_any_order(limit: SpendingLimit, asked: list[Spe
 
 
 @given(MORE, MORE)
-def test_a_refund_restores_the_previous_usage(one: Spent, other: Spent) -> None:
+def test_what_is_taken_back_leaves_no_trace(one: Spent, other: Spent) -> None:
     """Wrong: a refunded call is still partly counted."""
     assert one + other - other == one
 
@@ -53,7 +53,7 @@ def test_a_day_ends_at_midnight_utc(now: datetime) -> None:
 
 
 @given(GAPS, st.integers(1, 100), st.integers(0, 200))
-def test_messages_before_a_pause_are_absorbed(gaps: list[int], pause: int, since: int) -> None:
+def test_what_a_pause_followed_is_absorbed(gaps: list[int], pause: int, since: int) -> None:
     """Wrong: a message before a pause is not absorbed, or a running conversation is cut."""
     at, said = BEGUN, list[tuple[int, datetime]]()
     for seq, gap in enumerate(gaps, 1):

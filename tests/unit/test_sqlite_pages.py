@@ -36,7 +36,7 @@ Content = list[list[tuple[str, str]]]
 
 
 @given(**_DATABASES)
-def test_sqlite_reads_no_byte_from_gaps(seed: int, size: int, vacuum: str, rows: int) -> None:
+def test_nothing_is_read_from_gaps(seed: int, size: int, vacuum: str, rows: int) -> None:
     """Wrong: a byte that SQLite needs counts as part of a gap."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "any.db")
@@ -56,7 +56,7 @@ def test_sqlite_reads_no_byte_from_gaps(seed: int, size: int, vacuum: str, rows:
 
 
 @given(**_DATABASES)
-def test_a_tidied_file_has_no_deleted_data(seed: int, size: int, vacuum: str, rows: int) -> None:
+def test_a_tidy_file_has_no_deleted_data(seed: int, size: int, vacuum: str, rows: int) -> None:
     """Wrong: a page is missed, or emptied at a wrong place."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "any.db")
@@ -71,7 +71,7 @@ def test_a_tidied_file_has_no_deleted_data(seed: int, size: int, vacuum: str, ro
 
 
 @given(kind=st.sampled_from([2, 5, 10, 13, 0]), rest=st.binary(min_size=511, max_size=511))
-def test_random_bytes_are_parsed_without_errors(kind: int, rest: bytes) -> None:
+def test_any_bytes_are_a_page_or_none(kind: int, rest: bytes) -> None:
     """Wrong: random bytes raise, or have a gap outside the page."""
     page = bytes([kind]) + rest
     found = gap(page)

@@ -122,7 +122,7 @@ _UNITS = st.sampled_from(["day", "week", "month", "year"])
 
 
 @given(st.datetimes(datetime(1950, 1, 1), datetime(2150, 1, 1)), st.integers(1, 30), _UNITS)
-def test_past_and_future_periods_surround_now(moment: datetime, number: int, unit: str) -> None:
+def test_ago_and_ahead(moment: datetime, number: int, unit: str) -> None:
     """Wrong: a calendar day raises, or a past time lies after its message."""
     now = moment.replace(tzinfo=UTC)
     ago, ahead = meant(f"{number} {unit}s ago", now), meant(f"in {number} {unit}s", now)
@@ -141,7 +141,7 @@ def test_an_expression_beyond_the_calendar_gives_no_date(words: str) -> None:
 
 
 @given(st.text(max_size=40), st.datetimes())
-def test_no_time_expression_raises(words: str, moment: datetime) -> None:
+def test_no_words_raise(words: str, moment: datetime) -> None:
     """Wrong: some user's text raises, and its batch fails."""
     found = meant(words, moment.replace(tzinfo=UTC))
     assert found is None or found.period[0] < found.period[1]
@@ -269,7 +269,7 @@ def test_an_invalid_date_is_ignored(date: str | None) -> None:
 
 
 @given(st.text(max_size=30) | st.from_regex(r"\d{4}(-\d\d?(-\d\d?)?)?", fullmatch=True))
-def test_no_date_text_of_a_model_raises(date: str) -> None:
+def test_no_date_of_a_model_raises(date: str) -> None:
     """Wrong: a model's text fails the batch, or gives a period that ends before it begins."""
     found = parse(date)
     assert found is None or found[0] < found[1]
@@ -343,7 +343,7 @@ def test_a_fact_keeps_the_precision_of_its_beginning(
 
 
 @given(st.dates(datetime(1000, 1, 1).date(), datetime(9998, 12, 30).date()))
-def test_a_single_day_is_written_as_its_date(day: Any) -> None:
+def test_a_day_is_written_as_itself(day: Any) -> None:
     """Wrong: a date is shown as another."""
     begin = at(day.isoformat())
     assert written(begin, begin + DAY) == day.isoformat()
@@ -355,7 +355,7 @@ _PERIODS = st.tuples(st.sampled_from(_MOMENTS), st.sampled_from(_MOMENTS))
 
 
 @given(_PERIODS, st.lists(_PERIODS, max_size=6))
-def test_without_returns_the_remaining_periods(period: Period, others: list[Period]) -> None:
+def test_without_leaves_just_the_rest(period: Period, others: list[Period]) -> None:
     """Wrong: a subtraction leaves a moment too many or too few, or empty or unordered periods."""
     left = without(period, others)
     assert all(begin < end for begin, end in left)

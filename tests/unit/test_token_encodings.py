@@ -66,7 +66,7 @@ def theirs(folder: Path) -> dict[str, Callable[[str], int]]:
 @example(text="ﬁﬃ ﷺ ㈱ Å ① ½ ｱｲｳ e\u0301")
 @example(text="  \n\n\t  x \u00a0\u2003 \r\n y  ")
 @example(text="\ud800 a \ud83d\ude00")
-def test_a_built_tokenizer_gives_the_counts_of_the_original_library(
+def test_a_built_tokenizer_counts_as_its_makers_do(
     theirs: dict[str, Callable[[str], int]], name: str, text: str
 ) -> None:
     """Wrong: our vocabulary or pattern differs from the encoding's."""
@@ -243,7 +243,7 @@ def count(name: str, text: str) -> int:
 @example("x" * 600)
 @example("\ud800 \udfff \ud83d\ude00")
 @example("<|endoftext|><EOT>")
-def test_the_python_counter_agrees_with_the_tokenizer(name: str, text: str) -> None:
+def test_it_counts_as_the_built_tokenizer(name: str, text: str) -> None:
     """Wrong: the first messages of a process have other counts than later ones."""
     try:
         counted = count(name, text)

@@ -52,7 +52,7 @@ def views(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("model", MODELS)
 @given(histories())
-def test_rendered_text_never_exceeds_the_count(model: str, messages: list[dict[str, Any]]) -> None:
+def test_contexts_count_no_less_than_rendered(model: str, messages: list[dict[str, Any]]) -> None:
     """Wrong: the parts have fewer tokens than the whole, so a full context exceeds its limit."""
     counter = COUNTERS[model]
     chat = views(messages)
@@ -64,7 +64,7 @@ blank = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-"), max_size=12)
 
 @pytest.mark.parametrize("model", MODELS)
 @given(st.lists(st.tuples(blank, texts(), blank), min_size=1, max_size=6), st.booleans())
-def test_white_space_between_messages_is_counted(
+def test_white_space_at_the_seams_is_counted(
     model: str, contents: list[tuple[str, str, str]], as_parts: bool
 ) -> None:
     """Wrong: tokens are missing where blanks merge with a template's line breaks."""
@@ -83,7 +83,7 @@ ends = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-/'aBé1"), max_size=20)
 
 @pytest.mark.parametrize("model", [*MODELS, None])
 @given(ends, st.lists(st.one_of(texts(), ends), max_size=30), ends)
-def test_the_cost_of_a_text_includes_merges_with_line_breaks(
+def test_what_a_break_does_at_an_end_is_told_by_some_words_there(
     model: str | None, start: str, words: list[str], end: str
 ) -> None:
     """Wrong: the price of a text ignores that its ends merge with line breaks."""
@@ -97,7 +97,7 @@ def test_the_cost_of_a_text_includes_merges_with_line_breaks(
 
 
 @given(histories())
-def test_tokens_of_a_context_are_the_sum_of_its_messages(messages: list[dict[str, Any]]) -> None:
+def test_a_context_is_the_sum_of_its_messages(messages: list[dict[str, Any]]) -> None:
     """Wrong: the tokens counted at append do not add up to those of the context."""
     counter = COUNTERS["gpt-4o"]
     taken = [Message.of(m) for m in messages]
@@ -190,7 +190,7 @@ def test_each_model_uses_its_encoding(model: str | None, expected: tuple[str, bo
 
 
 @given(histories())
-def test_a_message_costs_as_much_as_its_chat_form(messages: list[dict[str, Any]]) -> None:
+def test_a_message_costs_what_its_view_does(messages: list[dict[str, Any]]) -> None:
     """Wrong: the fast path for plain messages gives another price than contexts do."""
     for message in map(Message.of, messages):
         if message.role is not None:
@@ -209,7 +209,7 @@ def test_a_role_costs_the_same_each_time(role: str) -> None:
 
 
 @given(histories())
-def test_an_estimate_is_within_the_promised_factor(messages: list[dict[str, Any]]) -> None:
+def test_an_estimated_context_keeps_the_promise(messages: list[dict[str, Any]]) -> None:
     """Wrong: a context with names and calls has more than 3.75 times its estimated tokens."""
     chat = views(messages)
     assert COUNTERS["gpt-4o"].context(chat) <= WORST * ESTIMATES.context(chat)
@@ -289,7 +289,7 @@ hard = st.lists(
 
 @pytest.mark.parametrize("name", ENCODINGS)
 @given(hard)
-def test_no_text_exceeds_the_promised_multiple_of_its_estimate(name: str, text: str) -> None:
+def test_no_text_has_more_than_the_promised_multiple(name: str, text: str) -> None:
     """Wrong: some text has more than 3.75 times its estimated tokens."""
     assert encoding(name).count(text) <= WORST * estimate(text)
 
@@ -316,7 +316,7 @@ def test_the_estimate_weighs_bytes_by_their_kind() -> None:
 
 
 @given(hard, hard)
-def test_the_parts_of_a_text_cost_at_least_as_much_as_the_text(first: str, second: str) -> None:
+def test_parts_are_no_cheaper_than_the_whole(first: str, second: str) -> None:
     """Wrong: the parts of a text are estimated at less than the whole."""
     assert estimate(first) + estimate(second) >= estimate(first + second)
 
@@ -362,7 +362,7 @@ def test_low_detail_costs_less_and_linked_images_have_a_cost() -> None:
 
 
 @given(st.text(max_size=80), st.sampled_from(["", "data:image/png;base64,", "data:image/jpeg,"]))
-def test_any_image_url_costs_tokens(tail: str, head: str) -> None:
+def test_any_address_has_a_price(tail: str, head: str) -> None:
     """Wrong: a broken or non-ASCII data URL raises."""
     assert (picture(head + tail) or 0) >= LOW_DETAIL
 
@@ -370,7 +370,7 @@ def test_any_image_url_costs_tokens(tail: str, head: str) -> None:
 @given(
     st.binary(max_size=60), st.sampled_from([b"", b"\xff\xd8\xff", b"GIF8", b"\x89PNG\r\n\x1a\n"])
 )
-def test_any_image_data_costs_tokens(data: bytes, magic: bytes) -> None:
+def test_any_picture_has_a_price(data: bytes, magic: bytes) -> None:
     """Wrong: a truncated or false header raises, or makes a picture free."""
     assert (picture(url("png", magic + data)) or 0) >= LOW_DETAIL
 

@@ -131,7 +131,7 @@ def test_arguments_are_a_mapping_or_json() -> None:
         ({"title": "x", "shade": "grey"}, "shade: Input should be 'light' or 'dark'"),
     ],
 )
-def test_invalid_tool_arguments_are_refused_with_a_remedy(given: Any, wanted: str) -> None:
+def test_bad_arguments_are_refused(given: Any, wanted: str) -> None:
     """Wrong: invalid arguments reach the tool, raise a foreign error, or get no remedy."""
     with pytest.raises(ToolRefused) as refused:
         tool().call(SCOPE, given)
@@ -164,7 +164,7 @@ def test_a_refusal_contains_no_argument_value() -> None:
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | st.text(), st.lists))
-def test_any_invalid_arguments_raise_only_tool_refused(given: Any) -> None:
+def test_nothing_that_a_model_sends_is_another_error(given: Any) -> None:
     """Wrong: some arguments raise an unexpected error."""
     for arguments in (given, json.dumps(given), {"title": given}, {"title": "x", "more": given}):
         with suppress(ToolRefused):

@@ -43,7 +43,7 @@ def unspaced(text: str) -> str:
 
 @pytest.mark.parametrize("count", [COUNT, CLAUDE, len])
 @given(histories(max_steps=6), st.integers(8, 80))
-def test_all_text_fits_into_chunks(count: Any, messages: list[dict[str, Any]], limit: int) -> None:
+def test_chunks_are_whole_and_fit(count: Any, messages: list[dict[str, Any]], limit: int) -> None:
     """Wrong: text that does not fit a piece is dropped, or a piece exceeds the model's context."""
     entries = log_of(messages, lambda message: 1)
     parts = list(chunks(entries, count, limit))
@@ -52,7 +52,7 @@ def test_all_text_fits_into_chunks(count: Any, messages: list[dict[str, Any]], l
 
 
 @given(texts(), st.integers(1, 60))
-def test_the_parts_of_a_split_text_join_to_the_text(text: str, limit: int) -> None:
+def test_split_parts_make_the_text(text: str, limit: int) -> None:
     """Wrong: a split loses characters, or a part that could be halved exceeds the limit."""
     parts = split(text, COUNT, limit)
     assert "".join(parts) == text
@@ -61,7 +61,7 @@ def test_the_parts_of_a_split_text_join_to_the_text(text: str, limit: int) -> No
 
 @pytest.mark.parametrize("count", [COUNT, CLAUDE, len])
 @given(texts(), texts(), st.integers(-2, 60))
-def test_clip_returns_a_prefix_within_the_limit(count: Any, a: str, b: str, limit: int) -> None:
+def test_clip_is_a_beginning_within_the_limit(count: Any, a: str, b: str, limit: int) -> None:
     """Wrong: a clipped summary exceeds its limit, or is not the text's beginning."""
     text = f"{a}. {b}"
     clipped = clip(text, count, limit)
@@ -142,7 +142,7 @@ def test_an_excerpt_shows_the_part_relevant_to_the_question() -> None:
 
 
 @given(st.text(), st.text(), st.integers(1, 30))
-def test_an_excerpt_stays_within_its_limit(text: str, question: str, limit: int) -> None:
+def test_an_excerpt_fits(text: str, question: str, limit: int) -> None:
     """Wrong: an excerpt exceeds its limit, or some text raises."""
     assert len(excerpt(text, question, len, limit)) <= limit
     assert words(excerpt(text, question, words, limit)) <= limit
@@ -170,7 +170,7 @@ def test_adjacent_recalls_are_joined_in_order() -> None:
 
 
 @given(st.lists(st.integers(1, 12), unique=True))
-def test_joining_recalls_loses_no_message(seqs: list[int]) -> None:
+def test_every_message_stays(seqs: list[int]) -> None:
     """Wrong: a joined recall loses or repeats a message."""
     passages = joined([said(seq, 1.0) for seq in seqs], ["b"])
     assert sorted(seq for one in passages for _, seq in one.sources) == sorted(seqs)
@@ -264,7 +264,7 @@ def test_a_huge_text_has_a_limited_number_of_passages() -> None:
         max_size=60,
     )
 )
-def test_passages_cover_the_complete_text(parts: list[str]) -> None:
+def test_nothing_is_in_no_passage(parts: list[str]) -> None:
     """Wrong: some text is in no passage, or passages are empty or out of order."""
     text = "".join(parts) * 8
     found = passages(text)
@@ -312,7 +312,7 @@ def test_a_line_break_in_a_text_does_not_start_a_turn(mark: str) -> None:
 
 
 @given(st.lists(st.text(st.sampled_from(["a", ":", "-", *"".join(BREAKS)])), min_size=1))
-def test_a_listed_text_can_be_restored_and_forges_no_item(texts: list[str]) -> None:
+def test_nothing_of_a_text_is_lost_or_forged(texts: list[str]) -> None:
     """Wrong: a text begins a turn or an item of its own, or is changed."""
     begun = [0]
     for one in texts[:-1]:

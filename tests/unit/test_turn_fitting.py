@@ -157,7 +157,7 @@ def chat_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 @settings(max_examples=at_length(30))
 @given(cases())
-def test_no_request_exceeds_the_budget(case: Case) -> None:
+def test_no_request_passes_the_budget(case: Case) -> None:
     """Wrong: a request exceeds `max_tokens`, has a call without its result, or lacks the newest
     message. Also wrong: a turn that fits is cut."""
     context = case.world.context(case.asked)
@@ -177,7 +177,7 @@ def test_no_request_exceeds_the_budget(case: Case) -> None:
 
 @settings(max_examples=at_length(30))
 @given(cases(), st.integers(0, 400))
-def test_a_turn_is_not_cut_if_it_fits_alone(case: Case, more: int) -> None:
+def test_a_turn_is_whole_wherever_it_fits_alone(case: Case, more: int) -> None:
     """Wrong: part of a turn is cut although earlier messages could have gone."""
     turn = [message for message in case.asked if not message.is_system]
     system = [message for message in case.asked if message.is_system][-1:]
@@ -216,7 +216,7 @@ def test_smaller_budgets_remove_whole_turns(role: Literal["system", "user"], que
 
 @settings(max_examples=at_length(20))
 @given(cases())
-def test_the_prefix_does_not_change_while_a_turn_grows(case: Case) -> None:
+def test_the_prefix_stays_while_a_turn_grows(case: Case) -> None:
     """Wrong: each round of tools changes the beginning of the request, so prompt caches miss."""
     roomy = case.world.within(100_000)
     first = roomy.sent(case.asked)
@@ -227,7 +227,7 @@ def test_the_prefix_does_not_change_while_a_turn_grows(case: Case) -> None:
 
 @settings(max_examples=at_length(20))
 @given(cases())
-def test_a_removed_turn_does_not_return_while_a_turn_grows(case: Case) -> None:
+def test_what_went_stays_away_while_a_turn_grows(case: Case) -> None:
     """Wrong: a longer turn shows an earlier one that a shorter turn had no room for."""
     world = case.world
     before = world.packer.window(world.head, world.entries, case.asked)
@@ -289,7 +289,7 @@ def ids_answered(view: dict[str, Any]) -> str:
 
 
 @given(histories())
-def test_a_turn_with_an_unpaired_call_or_result_is_refused(messages: list[Any]) -> None:
+def test_a_turn_is_refused_just_where_a_call_or_result_is_alone(messages: list[Any]) -> None:
     """Wrong: half a pair or a blank question is accepted, or a whole turn is refused."""
     said = messages_of(messages, "user")
     plain = [m for m in said if not m.is_system and m.to_openai() is not None]

@@ -132,7 +132,7 @@ def legal_cuts(entries: Sequence[Entry]) -> list[Cut]:
 
 
 @given(logs(), st.booleans())
-def test_visible_returns_complete_groups_in_order(entries: list[Entry], was_cut: bool) -> None:
+def test_visible_shows_whole_groups_in_order(entries: list[Entry], was_cut: bool) -> None:
     """Wrong: the window shows an orphan, an unfinished call, a system message, or another order."""
     shown = visible(entries, was_cut=was_cut)
     assert wrong(shown) == []
@@ -145,7 +145,7 @@ def test_visible_returns_complete_groups_in_order(entries: list[Entry], was_cut:
 
 
 @given(logs())
-def test_visible_hides_no_plain_message(entries: list[Entry]) -> None:
+def test_visible_hides_nothing_else(entries: list[Entry]) -> None:
     """Wrong: a plain message is left out of a window that was never cut."""
     plain = [
         entry.seq
@@ -187,7 +187,7 @@ def test_visible_omits_unpaired_calls_and_results() -> None:
 
 
 @given(logs(), st.integers(1, 1500), st.none() | st.integers(1, 8))
-def test_a_cut_splits_no_group_and_starts_with_a_user_message(
+def test_a_cut_splits_no_group_and_begins_with_a_user(
     entries: list[Entry], keep: int, keep_messages: int | None
 ) -> None:
     """Wrong: a cut leaves half a group, loses the turn's question, or removes a pending call."""
@@ -208,7 +208,7 @@ def test_a_cut_splits_no_group_and_starts_with_a_user_message(
 
 
 @given(logs(), st.integers(1, 1500), st.none() | st.integers(1, 8))
-def test_a_cut_stays_within_its_limits_if_a_valid_cut_can(
+def test_a_cut_keeps_within_bounds_whenever_a_legal_one_does(
     entries: list[Entry], keep: int, keep_messages: int | None
 ) -> None:
     """Wrong: a cut keeps too much although another would fit, or no cut is found."""
@@ -227,7 +227,7 @@ def test_a_cut_stays_within_its_limits_if_a_valid_cut_can(
 
 
 @given(logs(), st.integers(0, 60), st.lists(st.integers(1, 60), max_size=3))
-def test_no_strategy_cuts_the_newest_step(
+def test_no_strategy_takes_the_newest_step_away(
     entries: list[Entry], start: int, pinned: list[int]
 ) -> None:
     """Wrong: a third-party strategy removes the newest message, its call, or its question."""
@@ -264,7 +264,7 @@ def test_unpaired_calls_and_results_are_counted() -> None:
 
 
 @given(logs(), st.integers(0, 60))
-def test_snap_returns_the_last_valid_start(entries: list[Entry], start: int) -> None:
+def test_snap_finds_the_last_legal_place(entries: list[Entry], start: int) -> None:
     """Wrong: a custom strategy's cut splits a group, or moves further than necessary."""
     assert snap(entries, start) == max((s for s in legal_starts(entries) if s <= start), default=0)
 
@@ -276,7 +276,7 @@ def test_an_empty_user_message_ends_no_turn() -> None:
 
 
 @given(logs())
-def test_every_message_is_in_one_complete_turn(entries: list[Entry]) -> None:
+def test_turns_are_whole_and_complete(entries: list[Entry]) -> None:
     """Wrong: a turn lacks its tool results, begins late, or a message is in no turn."""
     found = turns(entries)
     assert [entry for turn in found for entry in turn] == visible(entries, was_cut=False)
@@ -415,7 +415,7 @@ def counted_logs() -> st.SearchStrategy[list[Entry]]:
 
 
 @given(counted_logs(), st.integers(2, 60))
-def test_fit_never_exceeds_its_message_limit(entries: list[Entry], most: int) -> None:
+def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
     """Wrong: too many messages are kept although whole groups would fit, or half a group is."""
     shown = visible(entries, was_cut=False)
     kept = fit(shown, PLENTY, most)
@@ -433,7 +433,7 @@ def test_fit_never_exceeds_its_message_limit(entries: list[Entry], most: int) ->
 
 
 @given(counted_logs(), st.integers(0, 700), st.integers(2, 60))
-def test_fit_respects_both_limits(entries: list[Entry], room: int, most: int) -> None:
+def test_both_bounds_hold_at_once(entries: list[Entry], room: int, most: int) -> None:
     """Wrong: one of two limits is ignored."""
     shown = visible(entries, was_cut=False)
     kept = fit(shown, room, most)
@@ -443,14 +443,14 @@ def test_fit_respects_both_limits(entries: list[Entry], room: int, most: int) ->
 
 
 @given(counted_logs(), st.integers(0, 700))
-def test_fit_without_a_message_limit_changes_nothing(entries: list[Entry], room: int) -> None:
+def test_without_messages_nothing_changes(entries: list[Entry], room: int) -> None:
     """Wrong: a limit that is not set shortens a context."""
     shown = visible(entries, was_cut=False)
     assert fit(shown, room, None) == fit(shown, room, len(shown) + 1)
 
 
 @given(st.integers(2, 10_000), st.one_of(st.none(), st.integers(1, 20_000)))
-def test_a_cut_leaves_room_for_further_messages(most: int, wanted: int | None) -> None:
+def test_what_is_kept_leaves_room(most: int, wanted: int | None) -> None:
     """Wrong: a full window is cut only to its limit, so the next message cuts it again."""
     kept = Window((), 100, most).keep_messages(wanted)
     assert kept is not None
@@ -462,7 +462,7 @@ def test_a_cut_leaves_room_for_further_messages(most: int, wanted: int | None) -
 
 
 @given(st.one_of(st.none(), st.integers(1, 99)))
-def test_the_strategy_decides_if_no_capacity_is_set(wanted: int | None) -> None:
+def test_without_a_capacity_the_strategy_says(wanted: int | None) -> None:
     """Wrong: a limit that is not set cuts a window."""
     assert Window((), 100).keep_messages(wanted) == wanted
 
@@ -483,7 +483,7 @@ def test_fit_keeps_groups_and_shortens_long_turns_at_the_limit() -> None:
 
 
 @given(counted_logs(), st.integers(2, 40))
-def test_trimming_by_importance_respects_the_message_limit(entries: list[Entry], most: int) -> None:
+def test_importance_keeps_within_the_messages(entries: list[Entry], most: int) -> None:
     """Wrong: important turns are kept in addition to a full window."""
     if len(visible(entries, was_cut=False)) <= most:
         return

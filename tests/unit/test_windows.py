@@ -154,7 +154,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS)
-def test_a_cached_window_always_equals_the_log(steps: list[str]) -> None:
+def test_the_window_is_the_logs(steps: list[str]) -> None:
     """Wrong: after a pop, a cut or a deletion the cache shows removed messages."""
     store = MemoryStore()
     kept = Windows(store)

@@ -61,14 +61,14 @@ def test_words(text: str, expected: list[str]) -> None:
 
 
 @given(st.text())
-def test_any_text_can_be_split_into_words(text: str) -> None:
+def test_any_text_has_words(text: str) -> None:
     """Wrong: some text raises, or gives an empty word."""
     assert all(words(text))
     assert words(text) == words(text.upper().lower()) or not text.isascii()
 
 
 @given(st.text(), st.integers(1, 5))
-def test_words_are_counted_up_to_a_limit(text: str, most: int) -> None:
+def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
     """Wrong: the count stops early, or exceeds its limit."""
     assert words_up_to(most, text) == min(most, len(words(text)))
 
@@ -200,7 +200,7 @@ def test_an_event_that_dates_a_question_is_found(asked: str, event: Event | None
     st.dates(date(1, 6, 1), date(9998, 1, 1)),
     st.sampled_from(["last week", "4 months ago", "in March", "last winter", "99 years ago"]),
 )
-def test_time_expressions_work_on_every_day(today: date, asked: str) -> None:
+def test_every_day_has_periods(today: date, asked: str) -> None:
     """Wrong: on some calendar day a question raises, or its period begins in the future."""
     period = period_of(f"What did I do {asked}?", today)
     assert period.first <= period.last
@@ -208,7 +208,7 @@ def test_time_expressions_work_on_every_day(today: date, asked: str) -> None:
 
 
 @given(texts(), texts())
-def test_splitting_into_sentences_loses_no_word(first: str, second: str) -> None:
+def test_sentences_lose_no_word(first: str, second: str) -> None:
     """Wrong: a word between two sentences is lost."""
     text = f"{first}. {second}\n{first}"
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
@@ -233,7 +233,7 @@ def test_sentences_terms_and_identifiers_are_extracted() -> None:
 
 
 @given(texts())
-def test_every_identifier_and_name_is_in_the_text(text: str) -> None:
+def test_identifiers_and_names_stand_in_the_text(text: str) -> None:
     """Wrong: an identifier or a name is returned that is not in the text."""
     assert all(found in text for found in [*identifiers(text), *names(text)])
 
@@ -254,7 +254,7 @@ def test_names_are_capitalized_words_inside_sentences() -> None:
 
 
 @given(st.lists(texts(), max_size=5), texts())
-def test_an_overlap_score_is_between_0_and_1(held: list[str], query: str) -> None:
+def test_overlap_is_a_share(held: list[str], query: str) -> None:
     """Wrong: a score lies outside 0 to 1, or a text has none."""
     scores = overlap_scores(query, held)
     assert len(scores) == len(held)
@@ -269,7 +269,7 @@ def test_rare_words_weigh_more() -> None:
 
 
 @given(texts())
-def test_escaped_text_contains_no_markup(text: str) -> None:
+def test_escaped_text_holds_no_markup(text: str) -> None:
     """Wrong: a recalled text opens or closes an element of the prompt."""
     escaped = escape(text)
     assert not re.search(r"[<>\x00]", escaped)
@@ -278,7 +278,7 @@ def test_escaped_text_contains_no_markup(text: str) -> None:
 
 
 @given(texts(), st.integers(0, 300))
-def test_a_break_is_not_beyond_the_requested_position(text: str, upto: int) -> None:
+def test_a_break_is_within_the_text(text: str, upto: int) -> None:
     """Wrong: a break lies beyond the given position."""
     upto = min(upto, len(text))
     assert 0 <= last_break(text, upto) <= upto
@@ -324,14 +324,14 @@ def test_common_words_identify_the_language(text: str, expected: set[str]) -> No
 
 
 @given(st.text())
-def test_any_text_has_a_language(text: str) -> None:
+def test_any_text_is_of_some_language(text: str) -> None:
     """Wrong: a text raises, or has no language."""
     assert languages_of(text)
     assert languages_of(f"{text} {text}") <= ALL_LATIN
 
 
 @given(st.text(), SOME)
-def test_plain_forms_do_not_depend_on_the_language(text: str, languages: frozenset[str]) -> None:
+def test_each_word_has_its_plain_form_in_any_language(text: str, languages: frozenset[str]) -> None:
     """Wrong: a word's plain form depends on the language it is looked up in."""
     known = {one.plain for written in text.split() for one in forms_of(written)}
     for piece in text.split():
@@ -343,7 +343,7 @@ def test_plain_forms_do_not_depend_on_the_language(text: str, languages: frozens
 
 
 @given(st.text())
-def test_a_query_finds_texts_stored_before_language_detection(text: str) -> None:
+def test_what_is_asked_holds_what_was_stored_before(text: str) -> None:
     """Wrong: a query does not find files stored before languages were detected."""
     languages = languages_of(text)
     plain = {one.plain for piece in text.split() for one in forms_of(piece, languages)}
@@ -391,7 +391,7 @@ def test_words_keep_their_combining_marks() -> None:
 
 
 @given(st.text(st.characters(codec="ascii")), SOME)
-def test_every_root_of_a_word_is_in_the_text(text: str, languages: frozenset[str]) -> None:
+def test_what_words_begin_with_is_in_the_text(text: str, languages: frozenset[str]) -> None:
     """Wrong: the fast preselection skips a message that contains the word."""
     for word, root in roots(text, languages).items():
         assert root in text.casefold() or root == word
@@ -484,7 +484,7 @@ phrases = st.lists(some_words, max_size=4).map(" ".join)
 
 
 @given(st.lists(phrases, max_size=8), phrases)
-def test_relevance_is_between_0_and_1(texts: Sequence[str], question: str) -> None:
+def test_relevance_is_a_probability(texts: Sequence[str], question: str) -> None:
     """Wrong: relevance lies outside 0 to 1, or a text without the question's words has some."""
     relevance = by_words(texts).relevance(asking(question))
     assert relevance.shape == (len(texts),)

@@ -19,8 +19,8 @@ from agent_memory.stores.sql.server import CALL_SECONDS, CONNECT_SECONDS, LOCK_S
 
 T = TypeVar("T")
 
-# serialization failure, deadlock, and a row or table that another transaction created
-_IN_THE_WAY = {"40001", "40P01", "23505", "42P07"}
+# serialization failure, deadlock, and a row, table or type that another transaction created
+_IN_THE_WAY = {"40001", "40P01", "23505", "42P07", "42710"}
 _UNAVAILABLE = ("08", "25006", "28", "3D", "42501", "53", "55P03", "57", "58")
 _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
 _SETTINGS = (
