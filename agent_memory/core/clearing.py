@@ -272,11 +272,13 @@ def _note(
 def _standing_for(entry: Entry, texts: Sequence[str], counter: TokenCounter) -> Entry:
     """Return an entry with one text in place of the content of each chat message."""
     original = entry.message
-    view = original.to_openai() or {}
-    fields: dict[str, Any] = {"raw": _with_texts(original, texts)}
+    fields: dict[str, Any]
     if len(texts) == 1:
+        view = original.to_openai() or {}
         ids = {key: view[key] for key in ("tool_call_id", "name") if view.get(key) is not None}
         fields = {"role": view["role"], "content": texts[0], **ids}
+    else:
+        fields = {"raw": _with_texts(original, texts)}
     message = Message(
         created_at=original.created_at,
         metadata={**original.metadata, "kind": _CLEARED},

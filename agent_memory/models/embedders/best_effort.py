@@ -147,9 +147,9 @@ class SoonEncoded:
         if embedder is None:
             self._complete = self._complete and not texts
             return NoEmbedder().encode(texts)
-        missing = [at for at, text in enumerate(texts) if not embedder.cached([text])]
-        known = sorted({*range(len(texts))}.difference(missing))
-        encodings = dict(zip(known, embedder.encode([texts[at] for at in known]), strict=True))
+        cached = [at for at, text in enumerate(texts) if embedder.cached([text])]
+        encodings = dict(zip(cached, embedder.encode([texts[at] for at in cached]), strict=True))
+        missing = [at for at in range(len(texts)) if at not in encodings]
         while missing and time.monotonic() < until and not self._best.rests:
             batch = [missing.pop()]
             room = _BATCH - len(texts[batch[0]])
