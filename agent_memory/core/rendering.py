@@ -6,7 +6,7 @@ provider would refuse are changed or left out. All other messages are converted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent_memory.core.cache import Cache, continues
@@ -291,13 +291,14 @@ def _renamed(raw: Mapping[str, Any], run: Sequence[Shown], shape: Shape, form: F
             if not isinstance(old, str) or new.setdefault(old, str(new_id)) != new_id:
                 return None
     if gone:
-        blocks = [block for block in raw["content"] if _id_of(block) not in gone]
+        blocks = [block for block in raw["content"] if not _calls(mapping(block), gone)]
         raw = {**raw, "content": blocks}
     return _with_ids(raw, new)
 
 
-def _id_of(block: Any) -> Any:
-    return mapping(block).get("id") or mapping(mapping(block).get("toolUse")).get("toolUseId")
+def _calls(block: Mapping[str, Any], ids: Collection[Any]) -> bool:
+    use = block if block.get("type") == "tool_use" else block.get("toolUse")
+    return use is not None and mapping(use).get("id", mapping(use).get("toolUseId")) in ids
 
 
 def _with_ids(value: Any, new: Mapping[str, str]) -> Any:

@@ -277,6 +277,17 @@ def test_a_shortened_result_leaves_its_call_unchanged() -> None:
         assert log[0] in memory.get("s", format="google.contents").to_messages()
 
 
+@pytest.mark.parametrize("call_id", [{}, {"id": ""}, {"id": "a"}])
+def test_a_call_without_a_result_is_left_out_whatever_its_id(call_id: dict[str, str]) -> None:
+    text = {"type": "text", "text": "I look."}
+    reply = {"role": "assistant", "content": [text, {"type": "tool_use", "name": "f", "input": {}}]}
+    reply["content"][1] |= call_id  # type: ignore[index]
+    with AgentMemory(store="memory://") as memory:
+        memory.update("s", [ASKED, reply, user("And?")])
+        shown = memory.get("s", format="anthropic.messages").to_messages()
+        assert [one["content"] for one in shown] == [ASKED["content"], [text], "And?"]
+
+
 def test_a_callers_metadata_does_not_affect_the_pairing_of_items() -> None:
     """Wrong: a caller's metadata is taken for ours, and its message is left out."""
     given = {**raw(OUTPUT), "metadata": {"pair": "x", "hidden_item": True}}
