@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from agent_memory.core.idempotency import (
@@ -232,11 +233,12 @@ _CUT_OFF = (
 class _Pending(Generic[J, T]):
     """A pending call. Its outcome is None until the call has run."""
 
-    __slots__ = ("job", "outcome")
+    __slots__ = ("job", "outcome", "wakes")
 
     def __init__(self, job: J) -> None:
         self.job = job
         self.outcome: T | Exception | None = None
+        self.wakes: SimpleQueue[None] = SimpleQueue()
 
 
 class AppendQueue(Generic[J, T]):
@@ -273,10 +275,14 @@ class AppendQueue(Generic[J, T]):
                 lock.release()
         pending = _Pending[J, T](job)
         self._pending.append(pending)
-        # the thread that gets the lock runs batches until its own call is done
-        with lock:
-            while pending.outcome is None:
-                self._lead()
+        # Only the thread of the first pending call waits for the lock. If all waited for it, those
+        # whose calls have run would get the lock in turn, and keep the next batch small.
+        if self._pending[:1] != [pending]:
+            pending.wakes.get()
+        if pending.outcome is None:
+            with lock:
+                if pending.outcome is None:
+                    self._lead()
         if isinstance(pending.outcome, Exception):
             raise pending.outcome
         return pending.outcome
@@ -284,6 +290,8 @@ class AppendQueue(Generic[J, T]):
     def _lead(self) -> None:
         calls = self._pending[:_MOST]
         del self._pending[: len(calls)]
+        for first in self._pending[:1]:  # its thread believes that another call is the first
+            first.wakes.put(None)
         try:
             for call, outcome in zip(calls, self._outcomes(calls), strict=True):
                 call.outcome = outcome
@@ -291,6 +299,7 @@ class AppendQueue(Generic[J, T]):
             for call in calls:
                 if call.outcome is None:
                     call.outcome = StoreUnavailable(_CUT_OFF)
+                call.wakes.put(None)
 
     def _outcomes(self, calls: Sequence[_Pending[J, T]]) -> Sequence[T | Exception]:
         if len(calls) > 1:

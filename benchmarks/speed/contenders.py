@@ -36,13 +36,11 @@ class Contender:
 _LLAMAINDEX = ("llama-index-core", "aiosqlite", "tiktoken")
 _LANGCHAIN = ("langchain-core", "langchain-community", "sqlalchemy[asyncio]", "tiktoken")
 
-OURS, IN_MEMORY, WITH_RECALL = "ours-sqlite", "ours-memory", "ours-recall"
+OURS, IN_MEMORY = "ours-sqlite", "ours-memory"
 FLOOR = "sqlite"
 CONTENDERS = (
     Contender(OURS, "agent-memory, SQLite", "ours", ("benchmarks.speed.ours", "sqlite")),
     Contender(IN_MEMORY, "agent-memory, memory", "ours", ("benchmarks.speed.ours", "memory")),
-    Contender(WITH_RECALL, "agent-memory, SQLite, with recall", "ours",
-              ("benchmarks.speed.ours", "recall")),
     Contender("list", "list append", "floor", ("benchmarks.speed.floors", "list")),
     Contender(FLOOR, "raw sqlite3", "floor", ("benchmarks.speed.floors", "sqlite")),
     Contender("redis", "raw Redis", "floor", ("benchmarks.speed.floors", "redis")),

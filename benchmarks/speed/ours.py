@@ -1,8 +1,8 @@
 """agent-memory as a contender, through its public interface.
 
-`python -m benchmarks.speed.ours WHICH FOLDER` serves it; see `serving`. "sqlite" and "memory" have
-no long-term blocks, and do the same work as floors and peers. "recall" is on SQLite with the
-default `VectorMemory`.
+`python -m benchmarks.speed.ours WHICH FOLDER` serves it; see `serving`. WHICH is "sqlite" or
+"memory". There are no long-term blocks: their work in the background would slow the contender that
+is measured next. `growth` measures recall.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import Any, Literal
 
 from agent_memory import AgentMemory, AsyncAgentMemory, Summarize, Trim, __version__
-from agent_memory.ltm_blocks import VectorMemory
 from benchmarks.messages import Chat, chats
 from benchmarks.speed.backend import Job, Outcome, SyncBackend, Tally
 from benchmarks.speed.serving import About, Place, Server, serve
@@ -37,7 +36,7 @@ class Ours(SyncBackend):
             store="memory://" if which == "memory" else f"sqlite:///{folder}/memory.db",
             max_tokens=budget or _ENDLESS,
             overflow=Trim(),
-            blocks=[VectorMemory()] if which == "recall" else [],
+            blocks=[],
         )
 
     def fill(self, session: str, messages: Sequence[Chat]) -> None:
@@ -146,8 +145,8 @@ def _model(delay: float) -> Iterator[tuple[Any, threading.Event]]:
 
 def _make(which: str, folder: Path) -> Server:
     durability = "none" if which == "memory" else "power (WAL, synchronous=FULL)"
-    note = "no long-term blocks" if which != "recall" else "what is cut is embedded, and searched"
-    about = About(__version__, durability, f"tokens are counted; {note}", budgets=True, tasks=True)
+    note = "tokens are counted; no long-term blocks"
+    about = About(__version__, durability, note, budgets=True, tasks=True)
     return OurServer(about, functools.partial(Ours, which=which), folder)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.speed.contenders import CONTENDERS, WITH_RECALL, Contender, Gone, Process
+from benchmarks.speed.contenders import CONTENDERS, Contender, Gone, Process
 from benchmarks.speed.workloads import Scale, Work, time_box
 
 Sample = dict[str, Any]
@@ -118,8 +118,7 @@ class Run:
         self.folder = folder
         self._processes: dict[str, Process] = {}
         self._reasons: dict[str, str] = {}
-        self._contenders = [one for one in CONTENDERS if scale.recall or one.key != WITH_RECALL]
-        self.present = [one for one in self._contenders if one.python(peers_dir).exists()]
+        self.present = [one for one in CONTENDERS if one.python(peers_dir).exists()]
 
     def into(self, results: Results, advance: Advance) -> None:
         """Do all works, and add their cells to the results."""
@@ -133,7 +132,7 @@ class Run:
                 process.close()
 
     def _start(self, results: Results) -> None:
-        for contender in self._contenders:
+        for contender in CONTENDERS:
             about: dict[str, Any] = {"name": contender.name, "kind": contender.kind}
             results.contenders[contender.key] = about
             if contender not in self.present:

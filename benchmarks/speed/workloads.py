@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.speed.contenders import FLOOR, IN_MEMORY, OURS, WITH_RECALL, Contender
+from benchmarks.speed.contenders import FLOOR, IN_MEMORY, OURS, Contender
 
 BUDGET = 4096
 THREADS, TASKS = "8 threads", "8 tasks"
 PLAIN, TRIMMED = "no budget", "4k budget"
-_FILES = (OURS, WITH_RECALL, FLOOR, "openai-agents", "langchain", "llamaindex-file")
+_FILES = (OURS, FLOOR, "openai-agents", "langchain", "llamaindex-file")
 INLINE, BACKGROUND = "Trim, inline", "Summarize, background"
 
 
@@ -49,17 +49,15 @@ class Scale:
     delay: float
     seconds: float
     patience: float
-    recall: bool
 
 
 FULL = Scale(
     sizes=(100, 1_000, 10_000, 100_000), gets=(50, 20, 5, 2), appends=200, run=10_000,
     sessions=1_000, messages=50, background=2_000, delay=2.0, seconds=1.5, patience=60.0,
-    recall=True,
 )  # fmt: skip
 SMALL = Scale(
     sizes=(20, 100), gets=(5, 5), appends=10, run=120, sessions=16, messages=5, background=50,
-    delay=0.2, seconds=1.0, patience=10.0, recall=False,
+    delay=0.2, seconds=1.0, patience=10.0,
 )  # fmt: skip
 
 
@@ -98,9 +96,7 @@ def _get(scale: Scale) -> Work:
         Variant(f"{size:,}, first after opening", {**again, "work": "open"}, only=_FILES)
     )
     rendered = {**again, "work": "render"}
-    variants.append(
-        Variant(f"{size:,}, as chat dicts", rendered, only=(OURS, IN_MEMORY, WITH_RECALL))
-    )
+    variants.append(Variant(f"{size:,}, as chat dicts", rendered, only=(OURS, IN_MEMORY)))
     longest = min(10_000, scale.sizes[-1])
     budget = {**fields, "size": longest, "count": scale.appends, "budget": BUDGET}
     variants.append(Variant(f"4k budget, after {longest:,}", budget))
