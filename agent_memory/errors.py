@@ -209,6 +209,10 @@ class ModelUnavailable(ModelError):
     """The model is down, slow or rate limited. A later retry may succeed."""
 
 
+class ProcessEnds(ModelUnavailable):
+    """The local embedder stops because the interpreter shuts down. The next process continues."""
+
+
 class ModelRefused(ModelError):
     """The model refused the request, for example because of a bad key. A retry does not help."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory
+from agent_memory import AgentMemory, VectorMemory
 from agent_memory.testing import FakeLLM
 from tests.kit import SECONDS, until
 
@@ -248,6 +248,35 @@ def test_a_process_exits_while_a_call_to_the_model_hangs(start: Start, tmp_path:
         assert ended(process, "\n") == (0, "", "")
         assert time.monotonic() - begun < 40
         gate.set()
+
+
+ENCODING = (
+    BEGIN
+    + """
+from agent_memory.models.embedders import local
+
+read = local._Model.read
+local._Model.read = lambda self, texts: (print("encoding", flush=True), read(self, texts))[1]
+blocks[0] = VectorMemory()
+memory = opened(sys.argv[1])
+for n in range(4):
+    memory.update(f"s{n}", [user(f"message {n}, {m}: " + 200 * "word ") for m in range(40)])
+sys.stdin.readline()
+"""
+)
+
+
+def test_a_process_that_exits_while_it_encodes_reports_no_failure(
+    start: Start, tmp_path: Path
+) -> None:
+    """Wrong: a script without `close` ends with a warning, and a failed batch is stored."""
+    url = f"sqlite:///{tmp_path}/m.db"
+    process = start(ENCODING, url)
+    assert line(process) == "encoding"
+    code, _, errors = ended(process, "\n")
+    assert (code, errors) == (0, "")
+    with AgentMemory(store=url, blocks=[VectorMemory()]) as memory:
+        assert memory.stats().blocks["vector"].error is None
 
 
 FORKS = (

@@ -23,7 +23,7 @@ from agent_memory.core.threads import unwanted
 from agent_memory.core.tracing import operation, tell_absorbed
 from agent_memory.engine.processing.failures import Failures, is_passing
 from agent_memory.engine.recall.runner import Backoff, TimeLimited, in_parallel, resolve
-from agent_memory.errors import ConfigError, LeaseLost, StoreError, Undecryptable
+from agent_memory.errors import ConfigError, LeaseLost, ProcessEnds, StoreError, Undecryptable
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account
 from agent_memory.stores.base import SessionStore
@@ -309,7 +309,7 @@ class Absorption:
                 self._worked()
                 self._head = after
                 return None
-            except LeaseLost:
+            except (LeaseLost, ProcessEnds):
                 raise
             except Exception as error:  # a block's failure must not lose a message
                 wrote = True  # the block may have written a part

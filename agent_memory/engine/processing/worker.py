@@ -28,7 +28,7 @@ from agent_memory.core.threads import off_main_thread
 from agent_memory.engine.processing.session_work import Processed, SessionWork
 from agent_memory.engine.recall.runner import Backoff
 from agent_memory.engine.system_records import Kind, SystemRecords
-from agent_memory.errors import Damaged, StoreUnavailable
+from agent_memory.errors import Damaged, ProcessEnds, StoreUnavailable
 from agent_memory.models.loading import break_off_loading
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.damage import leave_out
@@ -341,6 +341,8 @@ class Worker:
                     self._on_done(session_id, processed)
                 if processed.absorbed and not any(result.error for result in processed.absorbed):
                     self.work_off()
+            except ProcessEnds:
+                return
             except Damaged as error:
                 leave_out(error)
                 self._postpone(session_id)

@@ -19,7 +19,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
-from agent_memory.errors import ConfigError, MissingExtra, ModelUnavailable
+from agent_memory.errors import ConfigError, MissingExtra, ModelUnavailable, ProcessEnds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -223,7 +223,7 @@ class _Models:
         """
         with self._lock:
             if self._ends:
-                raise ModelUnavailable("The interpreter is shutting down. Embed texts earlier.")
+                raise ProcessEnds("The interpreter is shutting down. Embed texts earlier.")
             self._count += 1
         try:
             yield
