@@ -256,7 +256,7 @@ ENCODING = (
 from agent_memory.models.embedders import local
 
 read = local._Model.read
-local._Model.read = lambda self, texts: (print("encoding", flush=True), read(self, texts))[1]
+local._Model.read = lambda self, texts: (os.write(1, b"encoding\\n"), read(self, texts))[1]
 blocks[0] = VectorMemory()
 memory = opened(sys.argv[1])
 for n in range(4):
