@@ -32,6 +32,7 @@
     │   ├── ModelRequired          no model is configured for work that needs one
     │   ├── SpendingLimitReached   a spending limit is reached
     │   ├── ModelUnavailable       the model is down, slow or rate limited; retry later
+    │   │   └── ProcessEnds        the interpreter shuts down during the encoding of texts
     │   ├── ModelRefused           the model refused the request; a retry does not help
     │   │   ├── ContextTooLong     the request exceeds the model's context window
     │   │   └── ModelForbidden     a bad key, no permission, or an unknown model
