@@ -26,7 +26,6 @@ _MODULES = (
     "engine.sharing.shares",
     "engine.tool_calls",
     "ltm_blocks.notes",
-    "strategies.bounded",
 )
 
 T = TypeVar("T")

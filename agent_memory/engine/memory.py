@@ -21,7 +21,7 @@ from agent_memory.core.limits import (
 )
 from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
-from agent_memory.core.records import Head, Scope
+from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
 from agent_memory.core.tracing import of_id, of_messages, traced
 from agent_memory.engine.append import Update
 from agent_memory.engine.guard import check_seq
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.prompt_log import SentContext
     from agent_memory.core.receipts import Receipt
-    from agent_memory.core.records import Absorbed, Entry, Recall
     from agent_memory.core.turns import Turn
     from agent_memory.engine.loop.rounds import GivenTool
     from agent_memory.engine.loop.turns import Turns

@@ -70,13 +70,7 @@ class RecallStats:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The metrics of a process.
-
-    Attributes:
-        usage: Model calls, by purpose.
-        prompts: Counts of contexts, and of the part that prompt caches can reuse.
-        recalls: Counts of queries, and of queries without results.
-    """
+    """The metrics of a process. `usage` is by purpose. See `Stats` for the other fields."""
 
     usage: dict[Purpose, Usage]
     prompts: PromptStats

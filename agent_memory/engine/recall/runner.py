@@ -224,6 +224,10 @@ class Backoff:
         if failures > 1:
             self._until[name] = monotonic() + min(2.0 ** min(failures, 60), LONGEST_REST)
 
+    def pause(self, name: Hashable, seconds: float) -> None:
+        """Pause a name without counting a failure."""
+        self._until[name] = monotonic() + seconds
+
     def succeeded(self, *names: Hashable) -> None:
         for name in names:
             self._failures.pop(name, None)

@@ -13,13 +13,13 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Record
 from agent_memory.core.redaction import EMPTY_SYSTEM
 from agent_memory.core.system_collections import AUTHORS, GRANTS
+from agent_memory.engine.edit.plans import Log, LogEdit, redacted
 from agent_memory.engine.paging import all_heads, entries_of, head_now
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
-    from agent_memory.engine.edit.plans import Log, LogEdit
 
 _AUTHORS, _GRANTS, _SHARES = AUTHORS.name, GRANTS.name, "shares"
 _NONE = "none"
@@ -246,7 +246,5 @@ class Redaction:
         return noted or is_by(head.system, agent) or any(by_agent)
 
     def _plan(self, agent: str, head: Head, log: Log) -> LogEdit | None:
-        from agent_memory.engine.edit.plans import redacted
-
         first = self._authors.first(agent, head.session_id)
         return redacted(head, log, partial(is_by, agent=agent), first)
