@@ -39,7 +39,14 @@ _IS_ERROR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
-    """The settings of the clearing. See `ClearTools` for the fields."""
+    """Settings of the clearing.
+
+    Attributes:
+        keep_tokens: The newest results stay whole, as long as they and their calls take at most
+            this number of tokens. None means a fifth of the window's limit.
+        at_least: If clearing would free fewer tokens than this number, all results stay whole. None
+            means a tenth of the window's limit.
+    """
 
     keep_tokens: int | None = None
     at_least: int | None = None

@@ -36,12 +36,9 @@ class Leases:
         """Hold a session's lease, and renew it until the `with` block ends.
 
         Yield the lease, which must be passed to every write. Yield None if there is no such
-        session, or if another worker holds it.
-
-        Args:
-            waiting: Wait up to a minute until another worker releases the lease.
-            consequence: Wait, and raise `StoreUnavailable` if the other worker does not release
-                the lease. This is the end of the error's text: what was not done.
+        session, or if another worker holds it. With `waiting`, wait up to a minute until the other
+        worker releases it. With `consequence`, wait too, and then raise `StoreUnavailable`.
+        `consequence` is the end of the error's text: what was not done.
         """
         lease = Lease(session_id, uuid4().hex)
         deadline = monotonic() + (waiting or consequence is not None) * _WAIT_SECONDS

@@ -77,10 +77,6 @@ class Spending:
             return None
         return f"spending {self._limits['']} {self._per_user}"
 
-    @property
-    def is_by_user(self) -> bool:
-        return self._per_user.is_set
-
     def hold(
         self, account: Account, model: str, prompt: Callable[[], int], answer: int
     ) -> Settle | None:

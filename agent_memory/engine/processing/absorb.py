@@ -100,7 +100,7 @@ class Absorber:
         A call may contain messages of several users, so its cost cannot be charged to one user.
         With spending limits per user, nothing is prepared.
         """
-        if self._parts.services.spending.is_by_user:
+        if self._config.spending_limits.per_user.is_set:
             return
         for name, block in self.blocks.items():
             if type(block).prepare is Block.prepare or self._backoff.seconds(name):

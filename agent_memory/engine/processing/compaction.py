@@ -105,8 +105,9 @@ class Compaction:
         return are_many and self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
 
     def _passes(self, shown: Sequence[Entry]) -> bool:
-        too_many_turns = self._max_turns is not None and len(turns(shown)) > self._max_turns
-        return too_many_turns or passes(shown, self._max_messages)
+        return passes(shown, self._max_messages) or (
+            self._max_turns is not None and len(turns(shown)) > self._max_turns
+        )
 
     @property
     def only_cuts(self) -> bool:

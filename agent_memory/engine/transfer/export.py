@@ -165,17 +165,15 @@ def written(to: str | Path | TextIO) -> Iterator[TextIO]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise InvalidInput(f"Nothing can be written to {quoted(str(to))}: {why}.") from error
-    if not replaces:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-        return
     try:
         with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
+            if replaces:
+                file.flush()
+                os.fsync(file.fileno())
+        if replaces:
+            os.replace(name, path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(name)
+            os.unlink(name)  # "" for a pipe or a device
         raise

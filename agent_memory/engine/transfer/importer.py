@@ -150,9 +150,7 @@ def import_transaction(
     """Begin the import of a session with the first entries of its log, which may be empty.
 
     Call `show` after all entries are added. Without `show` the session stays marked as deleted.
-
-    Yields:
-        The transaction. None if a session with this id exists or its deletion is unfinished.
+    Yield None if a session with this id exists or its deletion is unfinished.
     """
     hidden = replace(head, version=0, deleting=True)
     for _ in range(_TRIES):
