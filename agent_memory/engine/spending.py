@@ -181,7 +181,7 @@ class Spending:
             reached = reason if limit is not None else reached
             last = None if before is None else before.last
             fields = {"spent": asdict(spent), "reached": reached}
-            record = Record(name, day, "", 0, (last or 0) + 1, "", (), now_utc(), fields)
+            record = Record(name, day, last=(last or 0) + 1, metadata=fields)
             if self._store.swap_record(_PLACE, record, last):
                 if before is None:
                     self._clean_up(day)

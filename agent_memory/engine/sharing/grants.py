@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -132,8 +132,7 @@ def _listed(share: str, agent: str) -> list[Record]:
 
 
 def _record(kind: str, owner: str, share: str, agent: str, text: str) -> Record:
-    name, now = _id(kind, share, agent), datetime.now(UTC)
-    return Record(name, owner, "", 0, 0, text, (), now, {"agent": agent})
+    return Record(_id(kind, share, agent), owner, text=text, metadata={"agent": agent})
 
 
 def _id(kind: str, share: str, agent: str) -> str:
@@ -175,8 +174,8 @@ class Authors:
         same = before is not None and before.created_at == after.created_at
         first = before.end + 1 if before is not None and same else 1
         if self.first(agent, after.session_id) is None:
-            owner, now = _author(agent, after.session_id), datetime.now(UTC)
-            record = Record(owner, owner, after.session_id, first, first, "", (), now)
+            owner = _author(agent, after.session_id)
+            record = Record(owner, owner, after.session_id, first, first)
             self._store.put_records(_AUTHORS, [record])
         self._cached.put(key, after.created_at)
 
