@@ -14,10 +14,8 @@ def lazily(
 ) -> tuple[Callable[[str], Any], list[str]]:
     """Return a `__getattr__` that imports a package's names from their modules, and the names.
 
-    Args:
-        package: The `__name__` of the package.
-        homes: For each module, relative to the package (`.trim`), the names that it defines.
-        places: More names, as "module:name".
+    `homes` has the names that each module defines. The modules are relative to the package:
+    ".trim". `places` has more names, as "module:name".
     """
     home_of = {name: home for home, names in homes.items() for name in names}
     home_of |= {name: home for home, _, name in (place.partition(":") for place in places)}

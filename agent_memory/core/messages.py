@@ -20,6 +20,7 @@ from agent_memory.core.timestamps import TIMES, now_utc, parse_time
 from agent_memory.errors import InvalidMessage
 
 SYSTEM_ROLES = ("system", "developer")
+_LANGCHAIN_SYSTEM = ("system", "SystemMessageChunk")
 
 SHAPE = "_shape"
 """The attribute that caches the shape of a message; see `agent_memory.core.shapes`."""
@@ -188,11 +189,9 @@ class Message(BaseModel):
         """Return whether the message sets the session's system message."""
         if self.role is not None or self.raw is None:
             return self.role in SYSTEM_ROLES
-        from agent_memory.core.formats.langchain import SYSTEM_TYPES as LANGCHAIN_SYSTEM
-
         # Stored totals depend on this value, so the value must not depend on registered formats.
         has_content = isinstance(self.raw.get("content"), str | list)
-        is_langchain = self.format == LANGCHAIN and self.raw.get("type") in LANGCHAIN_SYSTEM
+        is_langchain = self.format == LANGCHAIN and self.raw.get("type") in _LANGCHAIN_SYSTEM
         return has_content and (is_langchain or self.raw.get("role") in SYSTEM_ROLES)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from agent_memory.core.context import BlockInfo, MemoryContext
@@ -45,12 +46,8 @@ def _text_in(message: Message) -> str | None:
 
 def same(before: Sequence[Piece], now: Sequence[Piece]) -> int:
     """Return the tokens of the pieces with which both contexts begin."""
-    common = 0
-    for was, piece in zip(before, now, strict=False):
-        if was[0] != piece[0]:
-            break
-        common += piece[1]
-    return common
+    both = zip(before, now, strict=False)
+    return sum(piece[1] for _, piece in takewhile(lambda pair: pair[0][0] == pair[1][0], both))
 
 
 _LONGEST = 300  # the most characters of the text of a record that was left out

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
+
+from pydantic import ConfigDict, TypeAdapter
 
 from agent_memory.core.messages import compact_json
 from agent_memory.core.records import Entry
 from agent_memory.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from pydantic import ConfigDict
 
 State = Literal["done", "not supported", "failed"]
 _WORST: dict[State, int] = {"done": 0, "not supported": 1, "failed": 2}
@@ -81,8 +80,6 @@ class Receipt:
         Raises:
             InvalidInput: The text is not a receipt.
         """
-        from pydantic import TypeAdapter
-
         try:
             receipt = TypeAdapter(cls).validate_json(text, strict=True)
             if receipt.at.utcoffset() is None:

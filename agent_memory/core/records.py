@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from agent_memory.core.limits import readable
 from agent_memory.core.messages import Message
+from agent_memory.core.timestamps import now_utc
 from agent_memory.core.usage import Usage
 
 Source = tuple[str, int]
@@ -258,6 +259,8 @@ class Scope:
 class Record:
     """A record that a block stores in a fact or vector store.
 
+    The defaults are for a record that derives from no message.
+
     Attributes:
         id: The id, derived from block, scope, session and seqs. A retry overwrites the record,
             because it derives the same id.
@@ -273,12 +276,12 @@ class Record:
 
     id: str
     owner: str
-    session_id: str
-    first: int
-    last: int
-    text: str
-    sources: tuple[int, ...]
-    created_at: datetime
+    session_id: str = ""
+    first: int = 0
+    last: int = 0
+    text: str = ""
+    sources: tuple[int, ...] = ()
+    created_at: datetime = field(default_factory=now_utc)
     metadata: dict[str, Any] = field(default_factory=dict)
 
 

@@ -234,10 +234,8 @@ class Arranging:
     Results follow right after their calls. Messages between a call and its results are moved behind
     the results. Calls without a result, results without a call, and empty messages are left out.
 
-    Args:
-        ids: The rules of the provider for call ids.
-        in_runs: Whether messages with calls may follow each other directly. The results then
-            follow the last of these messages.
+    `ids` are the rules of the provider for call ids. With `in_runs`, messages with calls may follow
+    each other directly, and the results follow the last of these messages.
     """
 
     def __init__(self, ids: Ids, *, in_runs: bool = False) -> None:

@@ -315,14 +315,13 @@ class EncodeAhead:
                     self._runs = False
                     return
                 key, encode = self._waiting.popitem(last=False)
+            more = False
             try:
                 more = encode()
             except AgentMemoryError as error:  # the next question meets the same error
                 logger.info("new messages are not encoded yet: %s", error)
-                more = False
             except Exception:  # the thread continues with other keys
                 logger.exception("new messages are not encoded yet")
-                more = False
             with self._lock:
                 if more and not self._stopped:
                     self._waiting.setdefault(key, encode)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agent_memory.core.records import Recall
 
 Kind = Literal["internal", "client", "server"]
+Arguments = Mapping[str, Any]
 Attributes = Mapping[str, Any]
 
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -176,9 +177,6 @@ T = TypeVar("T")
 Operation = Literal[
     "search_memory", "create_memory", "update_memory", "upsert_memory", "delete_memory"
 ]
-
-
-Arguments = Mapping[str, Any]
 
 
 Describe = Callable[[Arguments, Any], Attributes]

@@ -67,8 +67,6 @@ def messages_of(value: object, role: str) -> list[Message]:
     A response of `completion` with tool calls for the caller holds the earlier messages of its
     turn. In the list, these messages come before the response's own message.
     """
-    if isinstance(value, str):
-        return [Message(role=role, content=value)]
     messages: list[Message] = []
     for item in value if isinstance(value, list | tuple) else [value]:
         if isinstance(item, str):

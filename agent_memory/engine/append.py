@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -24,13 +25,12 @@ from agent_memory.core.idempotency import (
 )
 from agent_memory.core.messages import Message
 from agent_memory.core.processes import begin_anew_in_child, checked_lock, is_own
-from agent_memory.core.records import Draft
+from agent_memory.core.records import Draft, Head
 from agent_memory.core.redaction import redacted
 from agent_memory.engine.paging import range_of, still_exists
 from agent_memory.errors import MessageTooLarge, StoreUnavailable
 
 if TYPE_CHECKING:
-    from agent_memory.core.records import Head
     from agent_memory.core.token_counter import TokenCounter
     from agent_memory.engine.assembly import Components
 
@@ -50,7 +50,7 @@ class Update(NamedTuple):
     own: bool = False
 
 
-_Stored: TypeAlias = tuple["Head", "KeptKey | None"]
+_Stored: TypeAlias = tuple[Head, KeptKey | None]
 """The head after an append. For a retry, also the stored key of the first append."""
 
 
@@ -107,7 +107,9 @@ class Appender:
         session_id, messages, user_id, key, expected_end, own = update
         drafts = self.drafts(messages, session_id, user_id)
         within = self._within(drafts[-1].message.created_at) if drafts else 0.0
-        if key is None and expected_end is None and not _have_ids(drafts):
+        # `extra` is checked first, because nearly all messages have none
+        has_ids = any(map(key_of_message, (d.message for d in drafts if d.message.model_extra)))
+        if key is None and expected_end is None and not has_ids:
             return Append(session_id, drafts, user_id, None, own, within)
         if expected_end is not None:
             check_end(expected_end)
@@ -173,14 +175,6 @@ class Appender:
         return drafts_of(messages, self._counter, self._config.redact)
 
 
-def _have_ids(drafts: Sequence[Draft]) -> bool:
-    for draft in drafts:  # `extra` is checked first, because nearly all messages have none
-        extra = draft.message.model_extra
-        if extra and key_of_message(draft.message) is not None:
-            return True
-    return False
-
-
 def drafts_of(
     messages: Sequence[Message], counter: TokenCounter, redact: Callable[[str], str] | None = None
 ) -> list[Draft]:
@@ -208,14 +202,12 @@ def is_brief(messages: Sequence[Any]) -> bool:
     """Return whether `messages` is one short message without tool calls, in a simple form."""
     if len(messages) != 1:
         return False
-    message = messages[0]
-    if type(message) is dict:
+    message, content = messages[0], None
+    if type(message) is Message:
+        content = message.content
+    elif type(message) is dict and "tool_calls" not in message:
         content = message.get("content")
-        plain = "tool_calls" not in message
-    else:
-        content = message.content if type(message) is Message else None
-        plain = True
-    return plain and type(content) is str and len(content) <= _SHORT
+    return type(content) is str and len(content) <= _SHORT
 
 
 J = TypeVar("J")
@@ -230,15 +222,13 @@ _CUT_OFF = (
 )
 
 
+@dataclass(eq=False, slots=True)
 class _Pending(Generic[J, T]):
     """A pending call. Its outcome is None until the call has run."""
 
-    __slots__ = ("job", "outcome", "wakes")
-
-    def __init__(self, job: J) -> None:
-        self.job = job
-        self.outcome: T | Exception | None = None
-        self.wakes: SimpleQueue[None] = SimpleQueue()
+    job: J
+    outcome: T | Exception | None = None
+    wakes: SimpleQueue[None] = field(default_factory=SimpleQueue)
 
 
 class AppendQueue(Generic[J, T]):

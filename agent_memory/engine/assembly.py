@@ -31,7 +31,7 @@ from agent_memory.engine.system_records import SystemRecords
 from agent_memory.errors import ConfigError, UnknownKind
 from agent_memory.ltm_blocks.base import Block, FactBlock, NoteBlock, Resources
 from agent_memory.models.embedders import is_remote, open_embedder
-from agent_memory.models.embedders.base import Encoder
+from agent_memory.models.embedders.base import Embedder, Encoder
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.usage import Charges, Ledger, Prices
 from agent_memory.stores import open_store
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from agent_memory.engine.stats import Counted, Stats
     from agent_memory.engine.tool_calls import Toolbox
     from agent_memory.engine.values.key_values import KeyValues, Values
-    from agent_memory.models.embedders.base import Embedder
     from agent_memory.models.llm import LLM
 
 logger = logging.getLogger(__name__)

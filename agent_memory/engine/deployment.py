@@ -83,12 +83,7 @@ class Deployment:
 
 
 class Memories(dict[str, AgentMemory]):
-    """The open memories of a deployment, by the names of its stores. Use it as a context manager.
-
-    Args:
-        memories: The memories.
-        closing: The exit stack that closes the memories.
-    """
+    """The open memories of a deployment, by the names of its stores; a context manager."""
 
     def __init__(self, memories: dict[str, AgentMemory], closing: ExitStack) -> None:
         super().__init__(memories)

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agent_memory.core.limits import MOST, check_id, quoted
+from agent_memory.core.limits import check_id
 from agent_memory.core.records import Head, Scope
 from agent_memory.errors import Damaged, InvalidInput, MemoryClosed
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.kernel.log import check_owner
 
 Ownership = Literal["own", "deleting", "another's", "nobody's"]
-
-
-def check_seq(seq: object) -> int:
-    """Return a valid seq. Raise `InvalidInput` if it is not a whole number of 1 or more."""
-    if type(seq) is not int or not 1 <= seq <= MOST:
-        raise InvalidInput(f"seq is {quoted(seq)}. Give a message's number, from 1 on.")
-    return seq
 
 
 class Guard:

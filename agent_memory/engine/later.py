@@ -26,7 +26,6 @@ _MODULES = (
     "engine.sharing.shares",
     "engine.tool_calls",
     "ltm_blocks.notes",
-    "strategies.bounded",
 )
 
 T = TypeVar("T")
@@ -60,9 +59,8 @@ def late_property(make: Callable[[Any], T]) -> lazy_property[T]:
 def part(place: str, takes: str | None = None) -> Any:
     """Return a descriptor for an attribute: an object that is created when it is first read.
 
-    Args:
-        place: The module in the engine, and the object's class, such as "pins:Pins".
-        takes: The attribute whose value is passed to the class. None passes the owner itself.
+    `place` has the module in the engine, and the object's class, such as "pins:Pins". The class
+    gets the value of the attribute `takes`, or the owner itself.
     """
     module, name = place.split(":")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from enum import Enum
 from functools import partial
 from time import monotonic, sleep
 from uuid import uuid4
@@ -26,38 +25,32 @@ _WAIT_SECONDS = 60.0
 _MOST_PAUSE_SECONDS = 0.2
 
 
-class Unheld(Enum):
-    """The reason why a session's lease was not available."""
-
-    GONE = "there is no such session"
-    BUSY = "another worker did not release it"
-
-
 class Leases:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
 
     @contextmanager
-    def hold(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | None]:
-        """Hold a lease like `take`, but yield None if the lease is not available."""
-        with self.take(session_id, waiting=waiting) as taken:
-            yield None if isinstance(taken, Unheld) else taken
-
-    @contextmanager
-    def take(self, session_id: str, *, waiting: bool = False) -> Iterator[Lease | Unheld]:
+    def hold(
+        self, session_id: str, *, waiting: bool = False, consequence: str | None = None
+    ) -> Iterator[Lease | None]:
         """Hold a session's lease, and renew it until the `with` block ends.
 
-        With `waiting`, wait up to a minute until another worker releases the lease. Yield the
-        lease, which must be passed to every write, or the reason why the lease is not available.
+        Yield the lease, which must be passed to every write. Yield None if there is no such
+        session, or if another worker holds it. With `waiting`, wait up to a minute until the other
+        worker releases it. With `consequence`, wait too, and then raise `StoreUnavailable`.
+        `consequence` is the end of the error's text: what was not done.
         """
         lease = Lease(session_id, uuid4().hex)
-        deadline = monotonic() + waiting * _WAIT_SECONDS
+        deadline = monotonic() + (waiting or consequence is not None) * _WAIT_SECONDS
         while not self._store.lease(session_id, lease.owner, LEASE_SECONDS):
-            if head_or_rest(self._store, session_id) is None:
-                yield Unheld.GONE
-                return
-            if monotonic() >= deadline:
-                yield Unheld.BUSY
+            is_gone = head_or_rest(self._store, session_id) is None
+            if is_gone or monotonic() >= deadline:
+                if consequence is not None and not is_gone:
+                    raise StoreUnavailable(
+                        f"Another worker did not release session {session_id!r} within "
+                        f"{_WAIT_SECONDS:g} s. {consequence}"
+                    )
+                yield None
                 return
             sleep(_POLL_SECONDS)
         release = partial(self._store.release, session_id, lease.owner)
@@ -71,14 +64,6 @@ class Leases:
         now. The other worker may have changed the session after the caller read it.
         """
         return self._store.lease(lease.session_id, lease.owner, LEASE_SECONDS, renew=True)
-
-
-def busy(session_id: str, consequence: str) -> StoreUnavailable:
-    """Return the error for a lease that another worker did not release."""
-    return StoreUnavailable(
-        f"Another worker did not release session {session_id!r} within {_WAIT_SECONDS:g} s. "
-        f"{consequence}"
-    )
 
 
 class Locks:

@@ -10,14 +10,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import nlargest
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from agent_memory.core.fusion import doubles
-from agent_memory.core.limits import check_id, how_many, marker, quoted, share_of, text_of
+from agent_memory.core.limits import MOST, check_id, how_many, marker, quoted, share_of, text_of
 from agent_memory.core.records import Entry, Head, Recall, Scope, Surplus
 from agent_memory.core.timestamps import BEGINNING
 from agent_memory.core.transcript import full_text
-from agent_memory.engine.paging import all_heads, entries_of, page_of, still_exists
+from agent_memory.engine.paging import (
+    all_heads,
+    entries_of,
+    is_listed,
+    listed_heads,
+    still_exists,
+)
 from agent_memory.engine.recall.contexts import existing
 from agent_memory.engine.recall.merged_search import LOG, NOBODY
 from agent_memory.engine.values.items import END
@@ -53,7 +60,7 @@ def users_of(heads: Iterable[Head], owners: Iterable[str]) -> list[UserSize]:
     users = {owner.removeprefix(Scope("").owner).partition(END)[0] for owner in owners}
     sizes: dict[str, list[int]] = {user: [] for user in users if share_of(user) is None}
     for head in heads:
-        if head.user_id is not None and _is_listed(head):
+        if head.user_id is not None and is_listed(head):
             sizes.setdefault(head.user_id, []).append(head.end)
     return [UserSize(user, len(ends), sum(ends)) for user, ends in sorted(sizes.items())]
 
@@ -84,12 +91,10 @@ class Listing:
         limit, after = how_many("limit", limit), marker(after)
         if prefix:
             check_id("prefix", prefix)
+        prefix = "" if prefix is None else text_of("prefix", prefix)
         if newest:
             return self._newest(user_id, limit, after, prefix)
-        if prefix is None:
-            return self.completed(page_of(self._store, user_id, limit=limit, after=after))
-        heads = self._of_prefix(user_id, text_of("prefix", prefix), after)
-        return self.completed([head for head, _ in zip(heads, range(limit), strict=False)])
+        return self.completed(list(islice(self._listed(user_id, limit, after, prefix), limit)))
 
     def describe(self, session_id: str, scope: Scope, metadata: dict[str, Any]) -> None:
         if not isinstance(metadata, dict):
@@ -113,22 +118,21 @@ class Listing:
         value = None if item is None else item.value
         return value if isinstance(value, dict) else {}  # a caller may store another value
 
-    def _of_prefix(self, user_id: str | None, prefix: str, after: str | None) -> Iterator[Head]:
-        if after is None or after < prefix:
-            first = self._store.head(prefix) if prefix else None
-            if first is not None and user_id in (None, first.user_id) and _is_listed(first):
+    def _listed(
+        self, user_id: str | None, limit: int, after: str | None, prefix: str
+    ) -> Iterator[Head]:
+        if prefix and (after is None or after < prefix):
+            first = self._store.head(prefix)
+            if first is not None and user_id in (None, first.user_id) and is_listed(first):
                 yield first
-            after = prefix or None
-        for head in all_heads(self._store, user_id, after):
-            if not head.session_id.startswith(prefix):
-                return
-            if _is_listed(head):
-                yield head
+            after = prefix
+        heads = listed_heads(self._store, user_id, after, limit)
+        yield from takewhile(lambda head: head.session_id.startswith(prefix), heads)
 
     def _newest(
-        self, user_id: str | None, limit: int, after: str | None, prefix: str | None
+        self, user_id: str | None, limit: int, after: str | None, prefix: str
     ) -> list[Head]:
-        heads = list(self._of_prefix(user_id, prefix or "", None))
+        heads = list(self._listed(user_id, MOST, None, prefix))
         newest = self._newest_of(heads)
 
         def age(head: Head) -> tuple[datetime, str]:
@@ -145,10 +149,6 @@ class Listing:
 
 def _time_of(head: Head, newest: Entry | None) -> datetime:
     return head.created_at if newest is None else newest.created_at
-
-
-def _is_listed(head: Head) -> bool:
-    return not head.deleting and share_of(head.session_id) is None
 
 
 _SPOKEN = ("user", "assistant")

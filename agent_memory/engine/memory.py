@@ -21,10 +21,9 @@ from agent_memory.core.limits import (
 )
 from agent_memory.core.notices import with_call_errors
 from agent_memory.core.recognition import check_pair
-from agent_memory.core.records import Head, Scope
+from agent_memory.core.records import Absorbed, Entry, Head, Recall, Scope
 from agent_memory.core.tracing import of_id, of_messages, traced
 from agent_memory.engine.append import Update
-from agent_memory.engine.guard import check_seq
 from agent_memory.engine.later import load_rest, with_rest
 from agent_memory.engine.opened import OpenMemory
 from agent_memory.engine.paging import read_of
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from agent_memory.core.messages import Message
     from agent_memory.core.prompt_log import SentContext
     from agent_memory.core.receipts import Receipt
-    from agent_memory.core.records import Absorbed, Entry, Recall
     from agent_memory.core.turns import Turn
     from agent_memory.engine.loop.rounds import GivenTool
     from agent_memory.engine.loop.turns import Turns
@@ -423,7 +421,7 @@ class AgentMemory(OpenMemory):
         Raises:
             InvalidInput: The log has no message with this seq, or the message is a system message.
         """
-        seq = check_seq(seq)
+        seq = how_many("seq", seq, least=1)
         head = self._guard.owned(session_id, user_id)
         if head is None:
             raise InvalidInput(f"There is no session {session_id!r}.")
@@ -431,7 +429,7 @@ class AgentMemory(OpenMemory):
 
     def unpin(self, session_id: str, seq: int, *, user_id: str | None = None) -> None:
         """Undo `pin`: the message may leave the window at the next overflow. Idempotent."""
-        seq = check_seq(seq)
+        seq = how_many("seq", seq, least=1)
         head = self._guard.owned(session_id, user_id)
         if head is not None:
             self.components.pins.unpin_message(head, seq)

@@ -12,9 +12,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.idempotency import as_it_was
+from agent_memory.core.idempotency import KeptKey, WriteKey, as_it_was
 from agent_memory.core.processes import fork_safe_lock
-from agent_memory.core.records import Head, Scope
+from agent_memory.core.records import Absorbed, Head, Scope
 from agent_memory.core.threads import Handover, is_unwanted, off_main_thread
 from agent_memory.engine.assembly import Components
 from agent_memory.engine.paging import all_heads
@@ -24,9 +24,7 @@ from agent_memory.stores import url_of
 from agent_memory.stores.damage import undamaged
 
 if TYPE_CHECKING:
-    from agent_memory.core.idempotency import KeptKey, WriteKey
     from agent_memory.core.messages import Message
-    from agent_memory.core.records import Absorbed
     from agent_memory.engine.append import Update
     from agent_memory.engine.loop.turns import Regenerate
     from agent_memory.engine.sharing.shares import Share

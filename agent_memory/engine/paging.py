@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from agent_memory.core.cache import Cache
-from agent_memory.core.idempotency import KeptKey
-from agent_memory.core.limits import PAST_SHARED, how_many, marker, share_of
+from agent_memory.core.limits import PAST_SHARED, share_of
 from agent_memory.core.records import Draft, Entry, Head
 from agent_memory.stores.base import SessionStore
 from agent_memory.stores.kernel.log import decrypted, entries_after, entry_for_caller
@@ -26,9 +25,26 @@ def all_heads(
         after = page[-1].session_id
 
 
-def keys_of(store: SessionStore, head: Head) -> list[KeptKey]:
-    """Return the idempotency keys of a session's messages up to the end in its head."""
-    return [key for key in store.keys(head.session_id) if key.seq <= head.end]
+def listed_heads(
+    store: SessionStore, user_id: str | None, after: str | None, limit: int, *, shared: bool = False
+) -> Iterator[Head]:
+    """Yield heads like `all_heads`, without sessions that are being deleted.
+
+    With `shared`, yield sessions of shared namespaces only. Without it, yield other sessions only.
+    The caller takes about `limit` heads.
+    """
+    size = min(limit, _HEADS)
+    while page := store.sessions(user_id=user_id, limit=size, after=after):
+        yield from (head for head in page if is_listed(head, shared=shared))
+        if len(page) < size:
+            return
+        after = page[-1].session_id
+        if not shared and share_of(after) is not None:
+            after = PAST_SHARED
+
+
+def is_listed(head: Head, *, shared: bool = False) -> bool:
+    return not head.deleting and (share_of(head.session_id) is not None) == shared
 
 
 def read_of(
@@ -71,51 +87,6 @@ def head_now(store: SessionStore, head: Head) -> Head | None:
 def still_exists(store: SessionStore, head: Head) -> bool:
     """Return whether the session of a head still exists. A newer one with its id does not count."""
     return head_now(store, head) is not None
-
-
-class LogChanged(Exception):
-    """A concurrent change has removed entries that a head still counts. Only used internally."""
-
-
-def log_pages(store: SessionStore, head: Head, size: int) -> Iterator[list[Entry]]:
-    """Yield a session's log in pages of `size` entries. Raise `LogChanged` if entries are gone."""
-    at = head.expired
-    while at < head.end:
-        page = read_of(store, head, after=at, limit=min(size, head.end - at))
-        if not page or page[0].seq != at + 1:
-            raise LogChanged
-        yield page
-        at = page[-1].seq
-
-
-def page_of(
-    store: SessionStore,
-    user_id: str | None = None,
-    *,
-    limit: int,
-    after: str | None,
-    shared: bool = False,
-) -> list[Head]:
-    """Return a page of sessions, without those that are being deleted.
-
-    With `shared`, return sessions of shared namespaces only. Without it, return other sessions
-    only.
-    """
-    limit, after = how_many("limit", limit), marker(after)
-    heads: list[Head] = []
-    while len(heads) < limit:
-        page = store.sessions(user_id=user_id, limit=limit, after=after)
-        heads += [
-            head
-            for head in page
-            if not head.deleting and (share_of(head.session_id) is not None) == shared
-        ]
-        if len(page) < limit:
-            break
-        after = page[-1].session_id
-        if not shared and share_of(after) is not None:
-            after = PAST_SHARED
-    return heads[:limit]
 
 
 _MOST = 20_000

@@ -18,7 +18,7 @@ from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.core.text import last_break
 from agent_memory.core.tools import READ_MESSAGE, Arguments, Tool, tool, tools_of
 from agent_memory.core.transcript import PART, clip, full_text, part_of, speaker
-from agent_memory.engine.paging import read_of
+from agent_memory.engine.paging import picked_of
 from agent_memory.engine.recall.merged_search import MOST_PENDING, NOBODY, Filter
 from agent_memory.errors import InvalidId, ToolRefused
 from agent_memory.ltm_blocks.base import FactBlock, NoteBlock
@@ -109,9 +109,8 @@ class MessagePages:
         head = self._head(scope, request.session_id)
         if head is None or head.end == 0:
             raise ToolRefused(f"There is no message {request.seq}: this session has none yet.")
-        for entry in read_of(self._store, head, after=request.seq - 1, limit=1):
-            if entry.seq == request.seq:
-                return entry
+        for entry in picked_of(self._store, head, [request.seq]):
+            return entry
         raise ToolRefused(
             f"There is no message {request.seq} in this session. It has {head.expired + 1} to "
             f"{head.end}."
@@ -256,10 +255,9 @@ class Finding:
     def _recalled(self, recall: Recall) -> dict[str, Any]:
         """Return a recall as JSON data. A message has its session and seq instead of an id."""
         block = self._parts.all_blocks.get(recall.block)
-        kind: Kind = "other"
-        if block is None or isinstance(block, NoteBlock):  # None means the word search in the log
-            kind = "message" if recall.sources else "note"
-        elif isinstance(block, FactBlock):
+        # None means the word search in the log
+        kind: Kind = "note" if block is None or isinstance(block, NoteBlock) else "other"
+        if isinstance(block, FactBlock):
             kind = "fact"
         elif recall.sources:
             kind = "message"

@@ -15,7 +15,6 @@ from datetime import date, timedelta
 from functools import partial
 from random import random
 from time import monotonic, sleep
-from typing import Any
 
 from agent_memory.core.cache import Cache
 from agent_memory.core.records import Record
@@ -77,10 +76,6 @@ class Spending:
             return None
         return f"spending {self._limits['']} {self._per_user}"
 
-    @property
-    def is_by_user(self) -> bool:
-        return self._per_user.is_set
-
     def hold(
         self, account: Account, model: str, prompt: Callable[[], int], answer: int
     ) -> Settle | None:
@@ -111,8 +106,7 @@ class Spending:
         if not self._limits[""].is_set:
             return None
         day = day_of(now_utc())
-        record = self._store.record(_PLACE, _id(day, ""))
-        return Today(day, _spent(record), None if record is None else record.metadata["reached"])
+        return Today(day, *_stored(self._store.record(_PLACE, _id(day, ""))))
 
     def _settle(
         self, day: str, owners: list[str], counted: Spent, tokens: int, cost: float | None
@@ -175,7 +169,7 @@ class Spending:
         name = _id(day, owner)
         for attempt in range(_TRIES):
             before = self._store.record(_PLACE, name)
-            spent, reached = _spent(before), _reached(before)
+            spent, reached = _stored(before)
             reason = None if limit is None else passed(limit, spent, more)
             refusal = None
             if limit is not None and reason is not None:
@@ -187,7 +181,7 @@ class Spending:
             reached = reason if limit is not None else reached
             last = None if before is None else before.last
             fields = {"spent": asdict(spent), "reached": reached}
-            record = Record(name, day, "", 0, (last or 0) + 1, "", (), now_utc(), fields)
+            record = Record(name, day, last=(last or 0) + 1, metadata=fields)
             if self._store.swap_record(_PLACE, record, last):
                 if before is None:
                     self._clean_up(day)
@@ -212,7 +206,7 @@ class Spending:
         at, reason = self._cached.get((day, owner), (-_LOOKED_FOR, None))
         if monotonic() - at >= _LOOKED_FOR:
             try:
-                reason = _reached(self._store.record(_PLACE, _id(day, owner)))
+                _, reason = _stored(self._store.record(_PLACE, _id(day, owner)))
             except StoreError:  # the caller's next store call raises the error
                 return None
             self._note(day, owner, reason)
@@ -245,13 +239,8 @@ def _id(day: str, owner: str) -> str:
     return record_id(_PLACE, day, owner)
 
 
-def _spent(record: Record | None) -> Spent:
+def _stored(record: Record | None) -> tuple[Spent, str | None]:
+    """Return the spending in a record, and the limit that is reached."""
     if record is None:
-        return Spent()
-    fields: dict[str, Any] = record.metadata["spent"]
-    return Spent(**fields)
-
-
-def _reached(record: Record | None) -> str | None:
-    fields: str | None = None if record is None else record.metadata["reached"]
-    return fields
+        return Spent(), None
+    return Spent(**record.metadata["spent"]), record.metadata["reached"]

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from random import random
 from time import sleep
 from typing import Any
@@ -70,13 +69,7 @@ class RecallStats:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The metrics of a process.
-
-    Attributes:
-        usage: Model calls, by purpose.
-        prompts: Counts of contexts, and of the part that prompt caches can reuse.
-        recalls: Counts of queries, and of queries without results.
-    """
+    """The metrics of a process. `usage` is by purpose. See `Stats` for the other fields."""
 
     usage: dict[Purpose, Usage]
     prompts: PromptStats
@@ -194,8 +187,7 @@ class SharedMetrics:
             before = self._store.record(_PLACE, _NAME)
             last = None if before is None else before.last
             metadata = {"metrics": _sum(_metrics(before), more)}
-            now = datetime.now(UTC)
-            record = Record(_NAME, _PLACE, "", 0, (last or 0) + 1, "", (), now, metadata)
+            record = Record(_NAME, _PLACE, last=(last or 0) + 1, metadata=metadata)
             if self._store.swap_record(_PLACE, record, last):
                 return True
             sleep(_PAUSE_SECONDS * random() * min(attempt + 1, 10))

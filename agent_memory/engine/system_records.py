@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
@@ -38,8 +37,7 @@ class SystemRecords:
         self._store.put_records(NOTES.name, [self.note(kind, key, **values)])
 
     def note(self, kind: Kind, key: str, **values: Any) -> Record:
-        name, now = record_id(kind.value, key), datetime.now(UTC)
-        return Record(name, kind.value, "", 0, 0, key, (), now, values)
+        return Record(record_id(kind.value, key), kind.value, text=key, metadata=values)
 
     def read(self, kind: Kind) -> dict[str, dict[str, Any]]:
         """Return the values of all notes of a kind, by key, oldest first."""

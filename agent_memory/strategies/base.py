@@ -13,11 +13,12 @@ from pydantic import Field
 
 from agent_memory.core.plugins import ByKind
 from agent_memory.core.settings_model import SettingsModel, as_base_init
+from agent_memory.core.window import Cut, choose_cut
+from agent_memory.core.window import turns as turns_of
 
 if TYPE_CHECKING:
     from agent_memory.core.clearing import Clearing
     from agent_memory.core.records import Entry, Summary
-    from agent_memory.core.window import Cut
     from agent_memory.errors import ModelError
     from agent_memory.ltm_blocks.base import Block, Resources
 
@@ -67,8 +68,6 @@ class Window:
             take: The number of oldest messages that leave. More messages leave if another maximum
                 requires it.
         """
-        from agent_memory.core.window import turns as turns_of
-
         low = LOW_WATER if take is None else 1.0
         sizes = [len(turn) for turn in turns_of(self.entries)]
         turns_left = _room(turns, self.max_turns, low)
@@ -178,8 +177,6 @@ class Strategy(SettingsModel):
 
     def cut(self, window: Window) -> Cut | None:
         """Return the cut of the window; None leaves the window unchanged. Pure: no I/O."""
-        from agent_memory.core.window import choose_cut
-
         return choose_cut(window.entries, window.low_water, window.keep_messages())
 
     def summarize(self, departure: Departure, resources: Resources) -> Summary | None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, field_validator, model_validator
 
 from agent_memory.core.limits import MOST
 from agent_memory.core.settings_model import Positive, Range
+from agent_memory.core.shapes import role_of
+from agent_memory.core.window import Cut, apply, choose_cut
 from agent_memory.errors import InvalidShares
 from agent_memory.ltm_blocks.duck_typed import BlockField
-from agent_memory.strategies.base import Absorb, Limits, Strategy
+from agent_memory.strategies.base import Absorb, Limits, Strategy, Window
 
 if TYPE_CHECKING:
     from agent_memory.core.clearing import Clearing
-    from agent_memory.core.window import Cut
     from agent_memory.ltm_blocks.base import Block
-    from agent_memory.strategies.base import Window
 
 
 class Bounded(Strategy):
@@ -81,8 +81,6 @@ class Bounded(Strategy):
         return Limits(self.max_stm_tokens, self.max_messages, self.max_turns)
 
     def cut(self, window: Window) -> Cut | None:
-        from agent_memory.core.window import Cut, apply, choose_cut
-
         room = window.low_water if self.take_messages is None else window.limit
         keep = min(self.keep_tokens or room, window.limit)
         messages = window.keep_messages(self.keep_messages, self.keep_turns, self.take_messages)
@@ -92,7 +90,6 @@ class Bounded(Strategy):
         newest = choose_cut(window.entries, keep // 2, half)
         if newest is None:
             return None
-        from agent_memory.core.shapes import role_of
         from agent_memory.core.summaries import most_important
 
         newest_entries = apply(window.entries, newest)
@@ -127,14 +124,7 @@ class FlushToLTM(Bounded):
     kind: Literal["flush_to_ltm"] = "flush_to_ltm"
     blocks: Annotated[Sequence[BlockField], AfterValidator(tuple)] = ()
     max_stm_ratio: float = 0.5
-    absorb: Absorb = Field(default="overflow")
-
-    @field_validator("absorb")
-    @classmethod
-    def _check_absorb(cls, value: Absorb) -> Absorb:
-        if isinstance(value, int) and value <= 0:
-            raise ValueError('give "overflow", "every_update" or a number of tokens above 0')
-        return value
+    absorb: Literal["overflow", "every_update"] | Positive = "overflow"
 
     @property
     def ltm_blocks(self) -> tuple[Block, ...]:

@@ -126,36 +126,34 @@ class Summarize(Bounded):
         return replace(summary, text=combined, tokens=count(combined))
 
     def _summary(self, departure: Departure, resources: Resources) -> Summary | None:
-        previous, upto = departure.previous, departure.upto
+        before, count = departure.previous or Summary("", 0, 0, "local"), _counting(resources)
         limit = min(self.max_summary_tokens, departure.max_tokens)
-        redo_from = previous.redo_after if previous else None
-        text, count = previous.text if previous else "", _counting(resources)
         llm = resources.models(self.model)
-        redo_after = redo_from if redo_from is not None else (previous.upto if previous else 0)
-        redo_text = previous.redo_text if previous and redo_from is not None else text
+        # the last summary that needs no further work, and the seq up to which it reaches
+        final, after = before.redo_text or "", before.redo_after
+        if after is None:
+            final, after = before.text, before.upto
         verbatim = self._verbatim(departure, count, limit)
-        if verbatim is not None and redo_from is None:
+        if verbatim is not None and before.redo_after is None:
             return verbatim
         if llm is not None:
-            entries = departure.entries
-            if previous and redo_from is not None:
-                entries = [*departure.history(redo_from, previous.upto), *entries]
+            entries = [*departure.history(after, before.upto), *departure.entries]
             try:
                 shorter = partial(with_stubs, entries, resources.counter)
-                written = self._ask(llm, redo_text or "", entries, shorter, count, limit)
+                written = self._ask(llm, final, entries, shorter, count, limit)
             except ModelError as error:
                 logger.warning(
                     "summary: %s A local extract replaces the summary until a retry works.", error
                 )
                 departure.failed(error)
             else:
-                return Summary(written, count(written), upto, by=llm.model)
+                return Summary(written, count(written), departure.upto, by=llm.model)
         if not departure.entries:
-            return previous
+            return departure.previous
         if verbatim is not None:
             return verbatim
-        local = _stand_in(redo_text or "", text, departure.entries, count, limit)
-        return Summary(local, count(local), upto, "local", redo_after, redo_text)
+        local = _stand_in(final, before.text, departure.entries, count, limit)
+        return Summary(local, count(local), departure.upto, "local", after, final)
 
     def _verbatim(self, departure: Departure, count: Count, limit: int) -> Summary | None:
         """Return the last summary, followed by the messages verbatim; None if this is too long."""

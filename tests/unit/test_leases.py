@@ -10,7 +10,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.processes import checked_lock, fork_safe_lock, holds_a_lock
 from agent_memory.core.records import Draft, Lease
 from agent_memory.engine.edit.edit import under_lease
-from agent_memory.engine.leases import Leases, Unheld
+from agent_memory.engine.leases import Leases
 from agent_memory.errors import LeaseLost, StoreUnavailable
 from agent_memory.stores.kernel.rules import Erasures
 from agent_memory.stores.sql.store import MemoryStore
@@ -45,16 +45,21 @@ def nothing() -> None:
     pass
 
 
-def test_a_refused_lease_states_its_reason(store: MemoryStore) -> None:
+def test_a_refused_lease_states_its_reason(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wrong: a session that does not exist is reported as held by another worker."""
     leases = Leases(store)
-    with leases.take("other") as taken:
-        assert taken is Unheld.GONE
+    with leases.hold("other", consequence=TOLD) as taken:
+        assert taken is None
     assert store.lease("s", "somebody", 60)
-    with leases.take("s") as taken, leases.hold("s") as held:
-        assert (taken, held) == (Unheld.BUSY, None)
+    with leases.hold("s") as taken:
+        assert taken is None
+    monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
+    with pytest.raises(StoreUnavailable, match=TOLD), leases.hold("s", consequence=TOLD):
+        pytest.fail("the lease is another worker's")
     store.release("s", "somebody")
-    with leases.take("s") as taken:
+    with leases.hold("s") as taken:
         assert isinstance(taken, Lease)
         assert not store.lease("s", "somebody", 60)
     assert store.lease("s", "somebody", 60)
@@ -64,8 +69,8 @@ def test_a_wait_for_a_lease_ends_if_the_session_is_deleted(store: MemoryStore) -
     """Wrong: a caller waits the whole time for the lease of a session that was deleted."""
     assert store.lease("s", "somebody", 60)
     leases = Leases(watched(store, at_lease(nothing, nothing, lambda: store.delete("s"))))
-    with leases.take("s", waiting=True) as taken:
-        assert taken is Unheld.GONE
+    with leases.hold("s", consequence=TOLD) as taken:
+        assert taken is None
 
 
 def test_a_caller_without_work_takes_no_lease(store: MemoryStore) -> None:
@@ -113,26 +118,16 @@ def test_a_recreated_session_can_be_leased(store: MemoryStore) -> None:
     assert done == "done"
 
 
-@pytest.mark.parametrize("still", [True, False])
-def test_a_lease_wait_ends(
-    still: bool, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_wait_ends(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a caller waits forever for a lease."""
     monkeypatch.setattr("agent_memory.engine.leases._WAIT_SECONDS", 0.0)
     assert store.lease("s", "somebody", 60)
-    tasks = ["task", "task" if still else None]
-
-    def look() -> str | None:
-        return tasks.pop(0) if tasks else None
 
     def work(task: str, lease: Lease) -> str:
         pytest.fail("it was done without the lease")
 
-    if still:
-        with pytest.raises(StoreUnavailable, match="within 0 s"):
-            under_lease(Leases(store), "s", look, work, TOLD)
-    else:
-        assert under_lease(Leases(store), "s", look, work, TOLD) is None
+    with pytest.raises(StoreUnavailable, match="within 0 s"):
+        under_lease(Leases(store), "s", lambda: "task", work, TOLD)
 
 
 @pytest.fixture

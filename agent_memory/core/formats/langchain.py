@@ -17,7 +17,6 @@ _ROLES = {
 _MEDIA = ("image", "audio", "video", "file")
 _SHOWN = ("text", "image_url", "input_audio", *_MEDIA, "tool_use", "tool_call", "function_call")
 _CALLS = ("tool_calls", "function_call")
-SYSTEM_TYPES = ("system", "SystemMessageChunk")
 _TYPES = {"user": "human", "assistant": "ai", "developer": "system"}
 
 

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 _PATIENCE = 60.0
 """The seconds for which a call is repeated while its session is being deleted."""
 
-_LOG = Part("log")
+_LOG, _ENGINE_NOTES, _GRANTS = Part("log"), Part("notes of the engine"), Part("grants")
 _CACHES = Part("caches", "done", "Each process compares its caches with the store before use.")
 _SERVER = Part(
     "files", "not supported", "The server's configuration decides what its files and replicas keep."
@@ -65,6 +65,8 @@ class Deletion:
         blocks = parts.all_blocks.values()  # manual blocks have records that derive from no log
         self._manual_blocks = [block for block in blocks if isinstance(block, ManualBlock)]
         self._blocks = [*self._absorber.blocks.values(), *self._manual_blocks]
+        of_blocks = (Part(f"block {block.name!r}") for block in self._blocks)
+        self._places = [_LOG, *of_blocks, _ENGINE_NOTES]
         self._whole_deletion = WholeDeletion(parts, self._blocks)
 
     @off_main_thread
@@ -108,7 +110,7 @@ class Deletion:
     def user(self, user_id: str) -> Outcome:
         """Erase all of a user's sessions, and the user's records in blocks."""
         if (done := self._whole_deletion.user(user_id)) is not None:
-            parts = self._places()
+            parts = [*self._places, _GRANTS]
             parts += [part for head in done.heads for part in self._places_of(head)]
             with noted() as unread:
                 newer = self._store.sessions(user_id=user_id, limit=1)
@@ -147,7 +149,7 @@ class Deletion:
         One caller at a time erases. A second caller finds the deletion done, and erases nothing:
         the user's current data is newer.
         """
-        parts = self._places()
+        parts = [*self._places, _GRANTS]
         with self._locks.held(record_id("deletion", user_id)):
             note = self._records.read(Kind.USER_DELETIONS).get(key)
             if note is not None:
@@ -269,25 +271,17 @@ class Deletion:
 
     def _places_of(self, head: Head) -> list[Part]:
         """Return the outcome for each place of an erased session."""
-        parts = [_LOG, *map(_of_block, self._blocks)]
+        parts = [*self._places, _CACHES]
         for block in self._former(head):
             warning = "block %r absorbed session %r and is not configured now: %s"
             logger.warning(warning, block, head.session_id, _FORMER)
             why = f"It is not configured now: {_FORMER}."
             parts.append(Part(f"block {block!r}", "not supported", why))
-        return [*parts, Part("notes of the engine"), _CACHES]
-
-    def _places(self) -> list[Part]:
-        """Return the outcome for each place of an erased user."""
-        return [_LOG, *map(_of_block, self._blocks), Part("notes of the engine"), Part("grants")]
+        return parts
 
     def _former(self, head: Head) -> list[str]:
         """Return the blocks that absorbed a session but are not configured now."""
         return sorted(head.cursors.keys() - self._absorber.blocks.keys())
-
-
-def _of_block(block: Block) -> Part:
-    return Part(f"block {block.name!r}")
 
 
 _MOST_SESSIONS = 100

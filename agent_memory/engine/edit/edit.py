@@ -20,7 +20,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry, Head, Lease, Record, Scope, Span
 from agent_memory.core.threads import is_unwanted, off_main_thread
 from agent_memory.engine.edit.plans import Drafts, LogEdit, Plan, answered, changed, popped
-from agent_memory.engine.leases import Leases, Unheld, busy
+from agent_memory.engine.leases import Leases
 from agent_memory.engine.paging import range_of
 from agent_memory.errors import LeaseLost, SessionDeleting
 from agent_memory.ltm_blocks.registry import FORGOTTEN, erase_derived, moved_tombstones
@@ -51,10 +51,8 @@ def under_lease(
     its text: what was not done.
     """
     while find() is not None:
-        with suppress(LeaseLost), leases.take(session_id, waiting=True) as lease:
-            while lease is not Unheld.GONE and (task := find()) is not None:
-                if lease is Unheld.BUSY:
-                    raise busy(session_id, consequence)
+        with suppress(LeaseLost), leases.hold(session_id, consequence=consequence) as lease:
+            while lease is not None and (task := find()) is not None:
                 done = work(task, lease)
                 if done is not None:
                     return done

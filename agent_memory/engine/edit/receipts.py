@@ -245,4 +245,4 @@ def tombstones(kind: str, names: Iterable[str], at: datetime) -> list[Record]:
 
 def _tombstone(kind: str, name: str) -> Record:
     hashed = record_id("deleted", kind, name)
-    return Record(hashed, hashed, "", 0, 0, kind, (), now_utc())
+    return Record(hashed, hashed, text=kind)

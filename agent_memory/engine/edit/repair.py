@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,10 +16,10 @@ from agent_memory.core.damage import Damage
 from agent_memory.core.limits import readable
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Lease
+from agent_memory.core.text import runs
 from agent_memory.core.window import ruled
-from agent_memory.engine.leases import busy
 from agent_memory.engine.paging import all_heads
-from agent_memory.errors import Damaged, Undecryptable, UnsupportedOperation
+from agent_memory.errors import Damaged, StoreUnavailable, Undecryptable, UnsupportedOperation
 from agent_memory.stores.base import Store
 from agent_memory.stores.damage import head_or_rest, noted, read_around
 
@@ -148,11 +148,9 @@ class Repair:
         if damage.block not in self._absorber.blocks or not session_id:
             self._remove(damage, None)
             return
-        with self._leases.hold(session_id, waiting=True) as lease:
+        with self._leases.hold(session_id, consequence=_NOTHING_DONE) as lease:
             if lease is not None:
                 self._absorber.rewind(damage.block, lease, session_id)
-            elif head_or_rest(self._store, session_id) is not None:
-                raise busy(session_id, _NOTHING_DONE)
             self._remove(damage, lease)
 
     def _remove(self, damage: Damage, lease: Lease | None) -> None:
@@ -169,7 +167,7 @@ class Repair:
         self._store.search_vectors(damage.block, damage.owner, Query(), 1)
 
     def _under_lease(self, session_id: str, change: Callable[[str], Head | None]) -> None:
-        with self._leases.hold(session_id, waiting=True) as lease:
+        with self._leases.hold(session_id, consequence=_NOTHING_DONE) as lease:
             for _ in range(_TRIES if lease is not None else 0):
                 changed = change(session_id)
                 if changed is not None:
@@ -177,7 +175,7 @@ class Repair:
                     self._parts.windows.forget(session_id)
                     return
         if head_or_rest(self._store, session_id) is not None:
-            raise busy(session_id, _NOTHING_DONE)
+            raise StoreUnavailable(f"Session {session_id!r} changes too often. {_NOTHING_DONE}")
 
     def _rebuild(self, session_id: str) -> Head | None:
         """Restore the damaged fields of a head. None if another writer changed the head first."""
@@ -206,14 +204,13 @@ class Repair:
         head = head_or_rest(self._store, session_id)
         if head is None:
             return None
-        first, entries = self._mended(head)
-        return self._store.rewrite(head, first - 1, entries) if entries else head
+        entries = self._mended(head)
+        return self._store.rewrite(head, entries[0].seq - 1, entries) if entries else head
 
-    def _mended(self, head: Head) -> tuple[int, list[Entry]]:
-        """Return the first damaged seq, and the log from there on, with placeholders."""
-        entries: list[Entry] = []
-        at, first, missing = head.expired, 0, []
-        before: Entry | None = None
+    def _mended(self, head: Head) -> list[Entry]:
+        """Return the log from its first damaged message on, with placeholders."""
+        entries: dict[int, Entry] = {}
+        at = head.expired
         while at < head.end:
             with noted() as damaged:
                 page, reached = read_around(self._store, head.session_id, at, _PAGE)
@@ -222,22 +219,19 @@ class Repair:
                     raise error
             if reached == at:
                 break
-            readable_entries = {entry.seq: entry for entry in page}
-            for seq in range(at + 1, reached + 1):
-                entry = readable_entries.get(seq)
-                if entry is None:
-                    missing.append(seq)
-                    first = first or seq
-                    continue
-                entries += _notes(missing, before, entry, head)
-                missing, before = [], entry
-                if first:
-                    entries.append(entry)
+            entries.update((entry.seq, entry) for entry in page)
             at = reached
-        return first, entries + _notes(missing, before, None, head)
+        lost = [seq for seq in range(head.expired + 1, at + 1) if seq not in entries]
+        for first, last in runs(lost):
+            before, after = entries.get(first - 1), entries.get(last + 1)
+            notes = _notes(range(first, last + 1), before, after, head)
+            entries.update((note.seq, note) for note in notes)
+        return [entries[seq] for seq in range(lost[0], at + 1)] if lost else []
 
 
-def _notes(seqs: list[int], before: Entry | None, after: Entry | None, head: Head) -> list[Entry]:
+def _notes(
+    seqs: Sequence[int], before: Entry | None, after: Entry | None, head: Head
+) -> list[Entry]:
     """Return a placeholder for each lost message. The first has the tokens of all lost messages."""
     nearest = before or after
     since = before.total if before else head.start_total if head.start == head.expired else 0

@@ -47,7 +47,7 @@ class Offer:
         call: Callable[[str, str], str],
     ) -> None:
         self.schemas: list[dict[str, Any]] = []
-        self._here: dict[str, Callable[[str], str]] = {}
+        self.run_here: dict[str, Callable[[str], str]] = {}
         self._named: set[str] = set()
         if not isinstance(tools, Iterable | None):
             raise InvalidInput(f"tools is {quoted(tools)}. Give a list of schemas or functions.")
@@ -57,25 +57,21 @@ class Offer:
                 self._new(name)
                 self.schemas.append(dict(tool))
                 if name in built_in:
-                    self._here[name] = partial(call, name)
+                    self.run_here[name] = partial(call, name)
             elif callable(tool):
                 function = _Function(tool)
                 self._new(function.name)
                 self.schemas.append(function.schema)
-                self._here[function.name] = function.run
+                self.run_here[function.name] = function.run
             else:
                 raise InvalidInput(
                     f"Cannot offer a {type(tool).__name__} as a tool. Give OpenAI schemas or "
                     "Python functions."
                 )
 
-    @property
-    def run_here(self) -> Collection[str]:
-        return self._here.keys()
-
     def is_run_here(self, call: Mapping[str, Any]) -> bool:
         """Return whether a call is for a tool of the memory or for a function."""
-        return _request(call)[0] in self._here
+        return _request(call)[0] in self.run_here
 
     def hands_back(self, answer: Message) -> bool:
         """Return whether a model's answer has a tool call that the caller of `completion` must run.
@@ -84,13 +80,13 @@ class Offer:
         """
         if (answer.to_openai() or {}).get("function_call"):
             return True
-        is_callers = len(self._here) < len(self.schemas)
+        is_callers = len(self.run_here) < len(self.schemas)
         return is_callers and not all(map(self.is_run_here, answer.tool_calls or ()))
 
     def run(self, call: Mapping[str, Any]) -> str:
         """Run a tool call. Return the result for the model, or the text of a `ToolRefused`."""
         name, arguments = _request(call)
-        run = self._here.get(name)
+        run = self.run_here.get(name)
         if run is None:
             return f"There is no tool {quoted(name)}. Use the tools that were offered, or answer."
         try:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from agent_memory.core.idempotency import KeyStored, WriteKey, digest_of, key_of
 from agent_memory.core.limits import check_id, how_many, quoted
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Scope, Span
+from agent_memory.core.records import Entry, Head, Recall, Scope, Span
 from agent_memory.core.shapes import role_of
-from agent_memory.core.tools import READ_MESSAGE
+from agent_memory.core.tools import READ_MESSAGE, Tool
 from agent_memory.core.turns import (
     Turn,
     check_complete,
@@ -30,17 +30,14 @@ from agent_memory.engine.edit.plans import window_before
 from agent_memory.engine.guard import scope_of
 from agent_memory.engine.loop.rounds import Chunks, CompletionStream, Conversation, GivenTool, Offer
 from agent_memory.engine.paging import range_of
-from agent_memory.engine.recall.contexts import LoadedSession
+from agent_memory.engine.recall.contexts import LoadedSession, Pack
 from agent_memory.engine.recall.runner import resolve
 from agent_memory.errors import Conflict, InvalidInput, ModelRequired
 from agent_memory.ltm_blocks.base import Block
 from agent_memory.models.usage import Account
 
 if TYPE_CHECKING:
-    from agent_memory.core.records import Entry, Head, Recall
-    from agent_memory.core.tools import Tool
     from agent_memory.engine.assembly import Components
-    from agent_memory.engine.recall.contexts import Pack
     from agent_memory.models.llm import LLM
 
 
@@ -72,15 +69,12 @@ def call_hooks(
     messages: Sequence[Message] | None,
 ) -> None:
     """Call the blocks' hooks for a turn's start or, with `messages`, for its end."""
-    hook = "turn_began" if messages is None else "turn_ended"
+    hook, told = ("turn_began", ()) if messages is None else ("turn_ended", (messages,))
     own = [block for block in blocks if getattr(type(block), hook) is not getattr(Block, hook)]
     scope = scope_of(turn.user_id, turn.session_id) if own else Scope()
     for block in own:
         try:
-            if messages is None:
-                resolve(block.turn_began(scope, turn))
-            else:
-                resolve(block.turn_ended(scope, turn, messages))
+            resolve(getattr(block, hook)(scope, turn, *told))
         except Exception:  # a hook must not stop the turn
             logger.exception("the turn hook of block %r failed", block.name)
 

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from math import inf
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from agent_memory.core.cache import Cache
@@ -81,8 +80,6 @@ class Absorber:
         self.blocks = {name: block for name, block in parts.blocks.items() if block.absorbs}
         self.failures = Failures(self._dead_letters, self.blocks, self._config.recall_timeout)
         self._backoff = Backoff()
-        # by session and block, the monotonic time at which the next budget begins
-        self._unaffordable: dict[tuple[str, str], float] = {}
         # by block and session, the maximum number of entries in the next batch after a failed one:
         # one bad message must not keep the others of its batch from being absorbed
         self._most_entries: Cache[tuple[str, str], int] = Cache(_MOST_CLEAN)
@@ -95,8 +92,7 @@ class Absorber:
 
         A block waits after repeated failures, and after a spending limit refused a model call.
         """
-        until = self._unaffordable.get((block, session_id), 0.0)
-        return max(until - monotonic(), self._backoff.seconds(block, (block, session_id)))
+        return self._backoff.seconds(block, (block, session_id))
 
     def prepare(self, heads: Sequence[Head]) -> None:
         """Call `Block.prepare` with the first pending messages of several sessions.
@@ -104,7 +100,7 @@ class Absorber:
         A call may contain messages of several users, so its cost cannot be charged to one user.
         With spending limits per user, nothing is prepared.
         """
-        if self._parts.services.spending.is_by_user:
+        if self._config.spending_limits.per_user.is_set:
             return
         for name, block in self.blocks.items():
             if type(block).prepare is Block.prepare or self._backoff.seconds(name):
@@ -333,7 +329,6 @@ class Absorption:
         absorber, name = self._absorber, self._name
         self._parts.heartbeats.absorbed(name)
         absorber._backoff.succeeded(name, self._key)
-        absorber._unaffordable.pop(self._key, None)
         absorber.failures.over(*self._key)
         absorber._most_entries.drop(self._key)
         if self._key not in absorber._clean:
@@ -352,7 +347,7 @@ class Absorption:
         over = self._parts.services.spending.unaffordable
         if refusal is not None and over(self._head.user_id):
             # no failure: the block waits for the next day's budget
-            absorber._unaffordable[key] = monotonic() + refusal.seconds
+            absorber._backoff.pause(key, refusal.seconds)
             return message
         absorber.failures.met(name, message)
         if isinstance(error, Undecryptable):

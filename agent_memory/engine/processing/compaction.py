@@ -17,6 +17,7 @@ from agent_memory.core.cache import Cache
 from agent_memory.core.text import escape
 from agent_memory.core.timestamps import now_utc
 from agent_memory.core.usage import seconds_left
+from agent_memory.core.window import Cut, apply, guarded, passes, snap, turns, visible
 from agent_memory.engine.later import load_rest
 from agent_memory.engine.paging import entries_of, head_now, range_of
 from agent_memory.engine.processing.absorb import without_system
@@ -25,11 +26,11 @@ from agent_memory.errors import ModelError, ModelOutputInvalid
 from agent_memory.models.usage import Account
 from agent_memory.stores.kernel.log import entry_for_caller
 from agent_memory.strategies.base import Departure, Limits, Strategy, Window
+from agent_memory.strategies.bounded import Bounded, ClearTools
 
 if TYPE_CHECKING:
     from agent_memory.core.clearing import Cleared
     from agent_memory.core.records import DeadLetter, Entry, Head, Summary
-    from agent_memory.core.window import Cut
     from agent_memory.engine.assembly import Components
     from agent_memory.models.llm import LLM
 
@@ -97,8 +98,6 @@ class Compaction:
         if not (is_long or are_many):
             return False
         load_rest()
-        from agent_memory.core.window import visible
-
         if is_long:
             shown = self._shown(head, self._windows.of(head))
             if sum(entry.counted for entry in shown) > limit:
@@ -106,11 +105,9 @@ class Compaction:
         return are_many and self._passes(visible(self._windows.of(head), was_cut=head.start > 0))
 
     def _passes(self, shown: Sequence[Entry]) -> bool:
-        from agent_memory.core.window import passes, turns
-
-        if passes(shown, self._max_messages):
-            return True
-        return self._max_turns is not None and len(turns(shown)) > self._max_turns
+        return passes(shown, self._max_messages) or (
+            self._max_turns is not None and len(turns(shown)) > self._max_turns
+        )
 
     @property
     def only_cuts(self) -> bool:
@@ -125,15 +122,11 @@ class Compaction:
     @property
     def is_brief(self) -> bool:
         """Whether the strategy only cuts, without custom code."""
-        from agent_memory.strategies.bounded import Bounded, ClearTools
-
         own = (Bounded.cut, ClearTools.cut)
         return self.only_cuts and all(type(part).cut in own for part in self._strategy.parts)
 
     def compact(self, head: Head, down_to: int | None = None) -> Head:
         """Cut the window if it exceeds its limit or `down_to` tokens. Return the new head."""
-        from agent_memory.core.window import Cut
-
         for _ in range(_TRIES):
             is_over = self.overflows(head)
             if not is_over and down_to is None:
@@ -226,8 +219,6 @@ class Compaction:
 
         The newest message always stays, with its tool calls and results and its turn's question.
         """
-        from agent_memory.core.window import apply, guarded, visible
-
         cut = self._strategy.cut(window)
         cut = cut and guarded(window.entries, cut)
         remaining = apply(window.entries, cut) if cut else window.entries
@@ -238,8 +229,6 @@ class Compaction:
 
     def _moved(self, head: Head, entries: list[Entry], cut: Cut, window: Window) -> Head | None:
         """Return the head after a cut of the window. None if the cut removes nothing."""
-        from agent_memory.core.window import Cut, apply, snap
-
         legal = cut.start if cut.start <= head.start else snap(entries, cut.start)
         remaining = apply(entries, Cut(legal, cut.pinned))
         start = max(legal, head.start)

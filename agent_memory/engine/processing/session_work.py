@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Absorbed, DeadLetter, Head, Lease
 from agent_memory.core.threads import off_main_thread
-from agent_memory.engine.leases import busy
 from agent_memory.engine.paging import all_heads, head_now
 from agent_memory.engine.processing.absorb import BATCH_ENTRIES, BATCH_TOKENS
 from agent_memory.engine.system_records import Kind, SystemRecords
@@ -210,13 +209,11 @@ class SessionWork:
             with suppress(Exception):  # the work below meets the same error, and reports it
                 if (put_off := self._put_off(session_id)) is not None:
                     return put_off
-        waiting = everything or down_to is not None
-        with self._leases.hold(session_id, waiting=waiting) as lease:
+        refusal = None if down_to is None else "Nothing was pruned; try again."
+        with self._leases.hold(session_id, waiting=everything, consequence=refusal) as lease:
             head = self._store.head(session_id)
             if head is not None and not head.deleting:
                 check_owner(head, user_id)
-                if lease is None and down_to is not None:
-                    raise busy(session_id, "Nothing was pruned; try again.")
                 return self._process(head, lease, everything, scheduled, down_to)
         self.backlog.done(session_id, None)
         if head is not None:

@@ -414,8 +414,4 @@ def checked_budget(max_tokens: object) -> int | None:
 
 def query_of(message: Any) -> Message | None:
     """Return the message to recall for, from text or a message in any form."""
-    if message is None or isinstance(message, Message):
-        return message
-    if isinstance(message, str):
-        return Message(role="user", content=message)
-    return Message.of(message)
+    return None if message is None else Message.of(message)

@@ -95,15 +95,10 @@ class TimeLimited:
     ) -> tuple[dict[str, T | Exception], list[str]]:
         """Run all calls in parallel, each with a time limit.
 
-        Args:
-            calls: The calls, by the name of the block.
-            timeouts: Other time limits of single blocks, by name. A late result still counts if it
-                arrives before the longest limit ends.
-            threads: The threads of single blocks, by name; see `Block.query_thread`. Calls on the
-                caller's thread have no limit.
-
-        Returns:
-            The results and errors of the calls that ended, and the names of the abandoned calls.
+        Return the results and errors of the calls that ended, and the names of the abandoned calls.
+        `timeouts` has other time limits of single blocks. A late result still counts if it arrives
+        before the longest limit ends. `threads` has the threads of single blocks; see
+        `Block.query_thread`. Calls on the caller's thread have no limit.
         """
         begun = monotonic()
         lanes: dict[str, list[str]] = {}
@@ -223,6 +218,10 @@ class Backoff:
         failures = self._failures[name] = self._failures.get(name, 0) + 1
         if failures > 1:
             self._until[name] = monotonic() + min(2.0 ** min(failures, 60), LONGEST_REST)
+
+    def pause(self, name: Hashable, seconds: float) -> None:
+        """Pause a name without counting a failure."""
+        self._until[name] = monotonic() + seconds
 
     def succeeded(self, *names: Hashable) -> None:
         for name in names:

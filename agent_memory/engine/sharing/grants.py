@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ from agent_memory.core.messages import Message
 from agent_memory.core.records import Head, Record
 from agent_memory.core.redaction import EMPTY_SYSTEM
 from agent_memory.core.system_collections import AUTHORS, GRANTS
+from agent_memory.engine.edit.plans import Log, LogEdit, redacted
 from agent_memory.engine.paging import all_heads, entries_of, head_now
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
-    from agent_memory.engine.edit.plans import Log, LogEdit
 
 _AUTHORS, _GRANTS, _SHARES = AUTHORS.name, GRANTS.name, "shares"
 _NONE = "none"
@@ -132,8 +132,7 @@ def _listed(share: str, agent: str) -> list[Record]:
 
 
 def _record(kind: str, owner: str, share: str, agent: str, text: str) -> Record:
-    name, now = _id(kind, share, agent), datetime.now(UTC)
-    return Record(name, owner, "", 0, 0, text, (), now, {"agent": agent})
+    return Record(_id(kind, share, agent), owner, text=text, metadata={"agent": agent})
 
 
 def _id(kind: str, share: str, agent: str) -> str:
@@ -175,8 +174,8 @@ class Authors:
         same = before is not None and before.created_at == after.created_at
         first = before.end + 1 if before is not None and same else 1
         if self.first(agent, after.session_id) is None:
-            owner, now = _author(agent, after.session_id), datetime.now(UTC)
-            record = Record(owner, owner, after.session_id, first, first, "", (), now)
+            owner = _author(agent, after.session_id)
+            record = Record(owner, owner, after.session_id, first, first)
             self._store.put_records(_AUTHORS, [record])
         self._cached.put(key, after.created_at)
 
@@ -246,7 +245,5 @@ class Redaction:
         return noted or is_by(head.system, agent) or any(by_agent)
 
     def _plan(self, agent: str, head: Head, log: Log) -> LogEdit | None:
-        from agent_memory.engine.edit.plans import redacted
-
         first = self._authors.first(agent, head.session_id)
         return redacted(head, log, partial(is_by, agent=agent), first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from agent_memory.core.idempotency import WriteKey, key_of_message
@@ -11,6 +12,7 @@ from agent_memory.core.limits import (
     Access,
     OwnId,
     check_id,
+    how_many,
     marker,
     quoted,
     share_of,
@@ -20,7 +22,7 @@ from agent_memory.core.limits import (
 )
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Recall, Span
-from agent_memory.engine.paging import page_of
+from agent_memory.engine.paging import listed_heads
 from agent_memory.engine.sharing.grants import signed
 from agent_memory.errors import AccessDenied, InvalidInput, ToolRefused
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from agent_memory.core.context import MemoryContext
     from agent_memory.core.turns import Turn
+    from agent_memory.engine.assembly import Components
     from agent_memory.engine.loop.rounds import GivenTool
     from agent_memory.engine.loop.turns import Turns
     from agent_memory.engine.memory import AgentMemory
@@ -111,11 +114,7 @@ class Share:
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
         """Return a page of the namespace's sessions after `after`, in order of their ids."""
         self._components.guard.check(None, None)
-        store, user = self._components.store, shared_user(self.name)
-        first = marker(after)
-        since = None if first is None else shared_session(self.name, first)
-        page = page_of(store, user, limit=limit, after=since, shared=True)
-        return [_visible_head(head) for head in page]
+        return _sessions(self._components, self.name, limit, after)
 
     def delete(self) -> None:
         """Delete the namespace: first its grants, then its sessions and all derived records.
@@ -217,12 +216,7 @@ class SharedMemory:
 
     def sessions(self, *, limit: int = 100, after: str | None = None) -> list[Head]:
         """Return a page of the namespace's sessions after `after`, in order of their ids."""
-
-        def read() -> list[Head]:
-            first, store = self._maybe(marker(after)), self._components.store
-            return page_of(store, self._user, limit=limit, after=first, shared=True)
-
-        return [_visible_head(head) for head in self._reading(read)]
+        return self._reading(lambda: _sessions(self._components, self.share, limit, after))
 
     def pop(self, session_id: str, count: int = 1) -> list[Message]:
         """Remove the newest messages of all authors. See `AgentMemory.pop`. Needs write access.
@@ -349,6 +343,13 @@ class SharedMemory:
 
     def _maybe(self, session_id: str | None) -> OwnId | None:
         return None if session_id is None else self._session(session_id)
+
+
+def _sessions(parts: Components, share: str, limit: int, after: str | None) -> list[Head]:
+    limit, first = how_many("limit", limit), marker(after)
+    since = None if first is None else shared_session(share, first)
+    heads = listed_heads(parts.store, shared_user(share), since, limit, shared=True)
+    return [_visible_head(head) for head in islice(heads, limit)]
 
 
 def _refuse_to_replace(turn: Turn, part: Span, messages: Sequence[Message]) -> Head:

@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -17,8 +16,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.records import Entry, Head, Lease, Scope
 from agent_memory.core.system_collections import VALUES
 from agent_memory.core.timestamps import now_utc
-from agent_memory.engine.leases import Unheld, busy
-from agent_memory.engine.paging import LogChanged, head_now, keys_of, log_pages
+from agent_memory.engine.paging import head_now, read_of
 from agent_memory.engine.transfer.snapshot import Exported, Writing, owners_of
 from agent_memory.engine.values.items import StoredValue, owner_of
 from agent_memory.errors import InvalidInput, StoreUnavailable, UnsupportedOperation
@@ -39,14 +37,13 @@ class Exporter:
     def run(
         self, session_id: str, write: Callable[[str], object], user_id: str | None = None
     ) -> Exported:
-        with self._parts.leases.take(session_id, waiting=True) as lease:
-            # if the session is gone, a head would belong to a newer session with the same id
-            head = None if lease is Unheld.GONE else self._store.head(session_id)
-            if head is None or head.deleting:
+        consequence = "No snapshot was taken; try again."
+        with self._parts.leases.hold(session_id, consequence=consequence) as lease:
+            # without a lease, a head would belong to a newer session with the same id
+            head = self._store.head(session_id) if lease is not None else None
+            if lease is None or head is None or head.deleting:
                 raise InvalidInput(f"There is no session {session_id!r} to take a snapshot of.")
             check_owner(head, user_id)
-            if isinstance(lease, Unheld):
-                raise busy(session_id, "No snapshot was taken; try again.")
             writing, left_out = Writing(head), set[str]()
             for line in self._lines(head, writing, left_out):
                 write(line)
@@ -61,7 +58,9 @@ class Exporter:
         yield writing.head()
         for entry in self._entries(head):
             yield writing.line("entry", entry, at=entry.created_at)
-        yield from map(partial(writing.line, "key"), keys_of(self._store, head))
+        for key in self._store.keys(head.session_id):
+            if key.seq <= head.end:
+                yield writing.line("key", key)
         names = sorted({*self._blocks, *head.cursors, *registered(self._store)})
         for name in names:
             yield from self._vectors(name, head, writing, left_out)
@@ -74,7 +73,7 @@ class Exporter:
                     yield writing.line("dead_letter", letter)
         for note in self._store.records(FORGOTTEN, Scope(head.user_id, head.session_id).owner):
             if note.session_id == head.session_id:
-                yield writing.forgotten(note)
+                yield writing.line("forgotten", note, at=note.created_at, **note.metadata)
         now, of_session = now_utc(), Scope(None, head.session_id).owner
         for owner in self._store.owners(VALUES.name, owner_of(of_session, ())):
             for record in self._store.records(VALUES.name, owner):
@@ -82,18 +81,20 @@ class Exporter:
                     yield writing.line("value", record, at=record.created_at)
 
     def _entries(self, head: Head) -> Iterator[Entry]:
-        try:
-            for page in log_pages(self._store, head, _PAGE):
-                yield from page
-        except LogChanged:
-            raise _gone(head) from None
+        at = head.expired
+        while at < head.end:
+            page = read_of(self._store, head, after=at, limit=min(_PAGE, head.end - at))
+            if not page or page[0].seq != at + 1:
+                raise _gone(head)
+            yield from page
+            at = page[-1].seq
 
     def _facts(self, block: str, head: Head, writing: Writing) -> Iterator[str]:
         reach = self._reach(block, head)
         for owner in owners_of(head):
             for record in self._store.records(block, owner):
                 if record.session_id == head.session_id and record.last <= reach:
-                    yield writing.fact(block, record)
+                    yield writing.record(block, record)
 
     def _vectors(self, name: str, head: Head, writing: Writing, omitted: set[str]) -> Iterator[str]:
         block = self._blocks.get(name)
@@ -119,7 +120,7 @@ class Exporter:
             for place, record in enumerate(records):
                 if record.owner in owners and record.last <= reach:
                     segment = Segment.of([record.id], features.at([place]))
-                    yield writing.vector(name, record, bytes_of(segment))
+                    yield writing.record(name, record, bytes_of(segment))
 
     def _reach(self, name: str, head: Head) -> float:
         """Return the last seq that a block has absorbed. Infinity if the block absorbs no logs."""
@@ -164,17 +165,15 @@ def written(to: str | Path | TextIO) -> Iterator[TextIO]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise InvalidInput(f"Nothing can be written to {quoted(str(to))}: {why}.") from error
-    if not replaces:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-        return
     try:
         with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
+            if replaces:
+                file.flush()
+                os.fsync(file.fileno())
+        if replaces:
+            os.replace(name, path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(name)
+            os.unlink(name)  # "" for a pipe or a device
         raise

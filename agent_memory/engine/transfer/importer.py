@@ -32,12 +32,11 @@ from agent_memory.ltm_blocks.base import Block, batch_id, message_id
 from agent_memory.ltm_blocks.keyed_records import KeyedRecords, keyed_id
 from agent_memory.ltm_blocks.registry import FORGOTTEN, register
 from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
-from agent_memory.stores.base import SessionStore
+from agent_memory.stores.base import SessionStore, VectorStore
 
 if TYPE_CHECKING:
     from agent_memory.engine.assembly import Components
     from agent_memory.retrieval.features import Features
-    from agent_memory.stores.base import VectorStore
 
 logger = logging.getLogger(__name__)
 
@@ -151,9 +150,7 @@ def import_transaction(
     """Begin the import of a session with the first entries of its log, which may be empty.
 
     Call `show` after all entries are added. Without `show` the session stays marked as deleted.
-
-    Yields:
-        The transaction. None if a session with this id exists or its deletion is unfinished.
+    Yield None if a session with this id exists or its deletion is unfinished.
     """
     hidden = replace(head, version=0, deleting=True)
     for _ in range(_TRIES):

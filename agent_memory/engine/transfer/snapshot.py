@@ -246,22 +246,17 @@ class Writing:
         system_at = None if head.system is None else head.system.created_at
         return self.line("head", head, summary=summary, system_at=system_at, begun=head.created_at)
 
-    def fact(self, block: str, record: Record) -> str:
-        return self._record("fact", block, record)
-
-    def vector(self, block: str, record: Record, traits: bytes) -> str:
-        return self._record("vector", block, record, traits=b64encode(traits).decode("ascii"))
-
-    def forgotten(self, record: Record) -> str:
-        return self.line("forgotten", record, at=record.created_at, **record.metadata)
+    def record(self, block: str, record: Record, traits: bytes | None = None) -> str:
+        """Return the line of a block's record, or of a vector if there are `traits`."""
+        own = record.owner == Scope(None, self._head.session_id).owner
+        fields: dict[str, Any] = {"block": block, "of": "session" if own else "user"}
+        kind = "fact"
+        if traits is not None:
+            kind, fields["traits"] = "vector", b64encode(traits).decode("ascii")
+        return self.line(kind, record, at=record.created_at, **fields)
 
     def end(self) -> str:
         return self.line("end", sha256=self._digest.hexdigest())
-
-    def _record(self, kind: str, block: str, record: Record, **more: str) -> str:
-        own = record.owner == Scope(None, self._head.session_id).owner
-        owner = "session" if own else "user"
-        return self.line(kind, record, block=block, of=owner, at=record.created_at, **more)
 
     def line(self, kind: str, source: object = None, **own: Any) -> str:
         """Return the line of a kind. Fields that are not passed are read from `source`."""

@@ -97,16 +97,13 @@ class StoredValue:
         rows: np.ndarray = np.frombuffer(b64decode(encoded[1]), np.float32).reshape(encoded[2], -1)
         return rows
 
-    def is_of(self, embedder: str, dimension: int) -> bool:
-        """Return whether the value has vectors of this embedder and dimension."""
+    def nearness(self, embedder: str, wanted: np.ndarray) -> float | None:
+        """Return the similarity of the nearest text. None without vectors of this embedder."""
         vectors = self.vectors
-        if vectors is None or vectors.shape[1] != dimension:
-            return False
-        return bool(self.record.metadata["vectors"][0] == embedder)
-
-    def nearness(self, wanted: np.ndarray) -> float:
-        assert self.vectors is not None
-        return float((self.vectors @ wanted).max())
+        if vectors is None or vectors.shape[1] != len(wanted):
+            return None
+        is_of_embedder = self.record.metadata["vectors"][0] == embedder
+        return float((vectors @ wanted).max()) if is_of_embedder else None
 
     def item(self, score: float | None = None) -> KeyValue:
         """Return a copy for the caller."""

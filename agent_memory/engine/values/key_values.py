@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent_memory.core.filters import Where, check_where, matches
 from agent_memory.core.limits import at_most, how_many, quoted, score_of, text_of
@@ -29,10 +29,8 @@ from agent_memory.engine.values.items import (
 from agent_memory.errors import InvalidInput
 from agent_memory.ltm_blocks.keyed_records import put_with_session
 from agent_memory.ltm_blocks.versions import Versioned, erase_owner, new_version
+from agent_memory.models.embedders.base import Embedder
 from agent_memory.stores.base import RecordStore, Store
-
-if TYPE_CHECKING:
-    from agent_memory.models.embedders.base import Embedder
 
 _BLOCK = VALUES.name
 _EVERYBODYS = "values"
@@ -271,14 +269,11 @@ class KeyValues:
         embedder = self._embedder()
         name, wanted = embedder.name, embedder.embed([query_text(query)])[0]
         scored: list[tuple[StoredValue, float | None]] = []
-        bare: list[tuple[StoredValue, float | None]] = []
         for value in values:
-            if not value.is_of(name, len(wanted)):
-                bare.append((value, None))
-            elif (score := value.nearness(wanted)) >= (-math.inf if least is None else least):
+            score = value.nearness(name, wanted)
+            if least is None or (score is not None and score >= least):
                 scored.append((value, score))
-        scored.sort(key=lambda pair: -(pair[1] or 0.0))
-        return scored if least is not None else [*scored, *bare]
+        return sorted(scored, key=lambda pair: math.inf if pair[1] is None else -pair[1])
 
 
 def erase_values(store: RecordStore, scope: Scope) -> None:
