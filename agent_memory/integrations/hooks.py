@@ -173,15 +173,13 @@ def _quotes(recalls: Sequence[Recall]) -> str:
     quotes: list[Recall] = []
     room = _MOST
     for recall in recalls:
-        text = _cut(str(recall))
+        text = str(recall)
+        if len(text) > _LONGEST_QUOTE:
+            text = f"{text[:_LONGEST_QUOTE]} ..."
         room -= len(text)
         if room >= 0:
             quotes.append(Recall(recall.block, recall.id, text))
     return render(quotes)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]} ..."
 
 
 READERS = {"claude-code": claude_code_messages, "codex": codex_messages, "cursor": cursor_messages}
@@ -223,7 +221,7 @@ def _turn(event: Event) -> Messages:
         {"role": "assistant", "content": event.reply},
     ]
     own = json.dumps([event.at, event.prompt, event.reply])
-    return chat_messages(turn, hashlib.sha256(own.encode()).hexdigest()[:32], event.at)
+    return chat_messages(turn, _digest(own.encode()), event.at)
 
 
 def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, int]]:
@@ -234,7 +232,9 @@ def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, in
         end = line.end
         record = line.record()
         if record is not None:
-            batch += read(record, _place(event.agent, line))
+            # equal lines of Cursor's transcripts differ only in their position
+            where = str(line.start) if event.agent == "cursor" else ""
+            batch += read(record, _digest(where.encode() + line.raw))
             size += len(line.raw)
         if len(batch) >= _BATCH or size >= _BATCH_BYTES:
             yield batch, end
@@ -243,10 +243,8 @@ def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, in
         yield batch, end
 
 
-def _place(agent: str, line: Line) -> str:
-    """Return an id for a line, from its content and, for Cursor, its position."""
-    where = str(line.start) if agent == "cursor" else ""
-    return hashlib.sha256(where.encode() + line.raw).hexdigest()[:32]
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _append(memory: AgentMemory, event: Event, user_id: str, messages: Messages) -> None:
@@ -255,17 +253,12 @@ def _append(memory: AgentMemory, event: Event, user_id: str, messages: Messages)
         return
     try:
         memory.update(event.session_id, messages, user_id=user_id)
-    except (Conflict, InvalidMessage):
-        _one_by_one(memory, event, user_id, messages)
+    except (Conflict, InvalidMessage):  # store the others, one by one
+        for message in messages:
+            try:
+                memory.update(event.session_id, message, user_id=user_id)
+            except (Conflict, InvalidMessage) as error:
+                logger.warning("%s: %s was skipped: %s", event.agent, message["id"], error)
     if begins:
         about = {"agent": event.agent, "cwd": event.cwd}
         memory.describe(event.session_id, about, user_id=user_id)
-
-
-def _one_by_one(memory: AgentMemory, event: Event, user_id: str, messages: Messages) -> None:
-    """Store messages one by one, so that an invalid message does not block the others."""
-    for message in messages:
-        try:
-            memory.update(event.session_id, message, user_id=user_id)
-        except (Conflict, InvalidMessage) as error:
-            logger.warning("%s: %s was skipped: %s", event.agent, message["id"], error)

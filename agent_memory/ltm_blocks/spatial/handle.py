@@ -234,9 +234,6 @@ class SpatialHandle(Collection[Any]):
             k: Maximum number of results.
             query: The topic that the texts should be about.
             at: The time of the search; later observations are left out. None means now.
-
-        Raises:
-            InvalidInput: An argument is invalid.
         """
         count = max(how_many("k", k, 1), _COMPARED)
         return self._ranked(self._nearest(position, count, radius, at), k, query)
@@ -244,11 +241,7 @@ class SpatialHandle(Collection[Any]):
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
     ) -> list[SpatialMatch]:
-        """Return the `k` nearest observations, nearest first, whatever their scores. See `near`.
-
-        Raises:
-            InvalidInput: An argument is invalid.
-        """
+        """Return the `k` nearest observations, nearest first, whatever their scores. See `near`."""
         results = self._nearest(position, how_many("k", k, 1), None, at)
         return sorted(self._ranked(results, k), key=_nearest_first)
 
@@ -270,9 +263,6 @@ class SpatialHandle(Collection[Any]):
                 highest confidence are compared with the query.
             limit: Maximum number of results.
             at: See `near`.
-
-        Raises:
-            InvalidInput: An argument is invalid.
         """
         least = self._position(low, "low")
         greatest = self._position(high, "high")

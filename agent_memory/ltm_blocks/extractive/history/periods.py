@@ -148,15 +148,11 @@ def meant(phrase: str, stated_at: datetime) -> Meant | None:
         if text.startswith("since "):
             period = _period(text.removeprefix("since "), today)
             return None if period is None or period[0] > today else Meant(period, is_beginning=True)
-        if text.startswith("for ") and (long := _FOR.fullmatch(text)):
-            return _meaning(_off(long, today, -1), is_beginning=True)
-        return _meaning(_period(text, today))
+        long = _FOR.fullmatch(text) if text.startswith("for ") else None
+        period = _off(long, today, -1) if long is not None else _period(text, today)
+        return None if period is None else Meant(period, is_beginning=long is not None)
     except (OverflowError, ValueError):  # the date is outside the calendar
         return None
-
-
-def _meaning(period: Period | None, *, is_beginning: bool = False) -> Meant | None:
-    return None if period is None else Meant(period, is_beginning)
 
 
 def _period(text: str, today: datetime) -> Period | None:
