@@ -190,13 +190,17 @@ def parted(text: str, opens: str, ends: str) -> tuple[str, list[str]]:
 
     An element without an end tag counts as outside.
     """
-    first, *pieces = text.split(opens)
-    outside, inside = [first], list[str]()
-    for piece in pieces:
-        within, end, after = piece.partition(ends)
-        outside.append(after if end else opens + piece)
-        inside += [within] if end else []
-    return "".join(outside), inside
+    outside: list[str] = []
+    inside: list[str] = []
+    at = 0
+    while (start := text.find(opens, at)) >= 0:
+        end = text.find(ends, start)
+        if end < 0:
+            break
+        outside.append(text[at:start])
+        inside.append(text[start + len(opens) : end])
+        at = end + len(ends)
+    return "".join([*outside, text[at:]]), inside
 
 
 SPOKEN = ("user", "assistant")
