@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
@@ -24,7 +25,9 @@ from agent_memory.integrations.transcripts import (
     codex_messages,
     cursor_messages,
     lines_from,
+    listed,
     render,
+    text_in,
     without_ours,
 )
 
@@ -60,28 +63,23 @@ def read_event(agent: str, name: str, own_name: str, content: bytes) -> Event:
         raise InvalidInput("Standard input is not a JSON object. An agent must send its event.")
     if "cursor_version" in fields:
         agent = "cursor"
-    named = _text(fields, "session_id") or _text(fields, "conversation_id")
+    texts = defaultdict(str, {key: each for key, each in fields.items() if isinstance(each, str)})
+    named = texts["session_id"] or texts["conversation_id"]
     if not named or len(named) > _LONGEST_ID:
         raise InvalidInput("The event has no valid session. It needs a session_id.")
-    roots = fields.get("workspace_roots")
-    root = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else ""
+    root = next(filter(text_in, listed(fields.get("workspace_roots"))), "")
     return Event(
         agent=agent,
         name=name,
         own_name=own_name,
         session_id=f"{agent}:{named}",
-        transcript=_text(fields, "transcript_path"),
-        prompt=_text(fields, "prompt"),
-        reply=_text(fields, "prompt_response"),
-        at=_text(fields, "timestamp"),
-        cwd=_text(fields, "cwd") or root,
-        source=_text(fields, "source"),
+        transcript=texts["transcript_path"],
+        prompt=texts["prompt"],
+        reply=texts["prompt_response"],
+        at=texts["timestamp"],
+        cwd=texts["cwd"] or root,
+        source=texts["source"],
     )
-
-
-def _text(fields: dict[str, Any], name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def handle(memory: AgentMemory, event: Event, user_id: str) -> str:
