@@ -17,6 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.idempotency import digest_of
 from agent_memory.core.limits import check_id
 from agent_memory.core.messages import Message
@@ -35,7 +36,6 @@ from agent_memory.integrations.imports.conversations import (
     usable,
 )
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.transcripts import mapping
 
 __all__ = ["Imported", "import_chats", "preview", "size_of"]
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from agent_memory.core.context import render_memory
 from agent_memory.core.formats import claude, responses
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.records import Recall
 from agent_memory.core.timestamps import parse_time
 
@@ -39,11 +40,6 @@ def moment(*values: object) -> datetime | None:
 def dated(message: Json, at: datetime | None) -> Json:
     """Return a message with the time `at`. If `at` is None, return the message unchanged."""
     return message if at is None else {**message, "created_at": at}
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, otherwise an empty mapping."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def listed(value: object) -> list[Any]:

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from agent_memory.core.formats.langchain import to_message
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.formats.registry import LANGCHAIN, LLAMA_INDEX, RESPONSES
 from agent_memory.core.messages import content_text
 from agent_memory.errors import InvalidInput
@@ -47,7 +48,7 @@ from agent_memory.integrations.imports.files import (
     rows,
     tables,
 )
-from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
+from agent_memory.integrations.transcripts import Json, dated, listed, moment, text_in
 
 _HISTORY = {"id", "session_id", "message"}
 
