@@ -24,6 +24,7 @@ from agent_memory.integrations.transcripts import (
     claude_code_messages,
     codex_messages,
     cursor_messages,
+    json_object,
     lines_from,
     listed,
     render,
@@ -55,11 +56,8 @@ class Event(NamedTuple):
 
 def read_event(agent: str, name: str, own_name: str, content: bytes) -> Event:
     """Parse an event. Cursor also runs Claude Code's hooks; the agent is then "cursor"."""
-    try:
-        fields = json.loads(content)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
+    fields = json_object(content)
+    if fields is None:
         raise InvalidInput("Standard input is not a JSON object. An agent must send its event.")
     if "cursor_version" in fields:
         agent = "cursor"
@@ -228,7 +226,7 @@ def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, in
     size = end = 0
     for line in lines:
         end = line.end
-        record = line.record()
+        record = json_object(line.raw)
         if record is not None:
             # equal lines of Cursor's transcripts differ only in their position
             where = str(line.start) if event.agent == "cursor" else ""

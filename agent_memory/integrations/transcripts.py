@@ -54,6 +54,15 @@ BOM = b"\xef\xbb\xbf"
 _CHUNK = 1024 * 1024
 
 
+def json_object(raw: bytes) -> Json | None:
+    """Return the JSON object in a text; None if the text is not a JSON object."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 class Line(NamedTuple):
     """One line of a file."""
 
@@ -61,14 +70,6 @@ class Line(NamedTuple):
     end: int  # the offset of the next line
     raw: bytes  # the bytes of the line; empty if it is too long
     is_ended: bool = True  # whether the line is complete, with its line end
-
-    def record(self) -> dict[str, Any] | None:
-        """Return the JSON object of the line; None if the line is not a JSON object."""
-        try:
-            value = json.loads(self.raw)
-        except (ValueError, RecursionError):
-            return None
-        return value if isinstance(value, dict) else None
 
 
 def lines_of(file: BinaryIO, start: int, longest: int) -> Iterator[Line]:

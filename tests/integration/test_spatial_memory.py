@@ -73,8 +73,12 @@ def test_observations_can_be_stored_searched_and_deleted(memory: AgentMemory) ->
     places.clear()
     places.clear()
     assert (places.all(), places.get(door.id), places.nearest(HERE)) == ([], None, [])
+    bens = memory.user("ben").spatial()
+    for owner in (places, bens, places):  # two users with the same key, and a retry
+        owner.observe("A cup.", HERE, key="k")
+    assert (texts(places), texts(bens)) == (["A cup."], ["A cup."])
     places.observe("A chair.", HERE)
-    assert texts(places) == ["A chair."]
+    assert texts(places) == ["A cup.", "A chair."]
 
 
 def test_observations_are_exact_after_a_restart(tmp_path: Path) -> None:
