@@ -325,8 +325,7 @@ def test_mem0_memories_become_notes(tmp_path: Path, memory: AgentMemory) -> None
 
 
 def test_letta_messages_and_blocks_are_imported(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a memory block too long for a note is lost, a label too long for a note never ends
-    the import, or a file in a JSON string is refused."""
+    """Wrong: a block or label too long for a note is lost or never ends the import."""
     long = "\n".join(f"line {n} " + "x" * 100 for n in range(60))
     messages = [
         {"id": "message-0", "role": "system", "content": [{"type": "text", "text": "Be kind."}]},
@@ -349,8 +348,7 @@ def test_letta_messages_and_blocks_are_imported(tmp_path: Path, memory: AgentMem
     assert notes[0] == "human: Is called Chad."
     assert "\n".join(note.removeprefix("facts: ") for note in notes[1:]) == long
     done = twice(memory, write_json(tmp_path / "sam.af", json.dumps(file)), "letta")
-    (unread,) = done.unread
-    assert (done.messages, done.new_messages, unread.where[-7:]) == (4, 0, "block 4")
+    assert (done.messages, done.new_messages, len(done.unread)) == (4, 0, 1)
 
 
 def test_langchain_messages_are_imported_unchanged(tmp_path: Path, memory: AgentMemory) -> None:

@@ -67,8 +67,7 @@ def test_observations_can_be_stored_searched_and_deleted(memory: AgentMemory) ->
     assert places.count() == 2
     (near,) = places.near(HERE, radius=5)
     assert (near.observation, near.distance, near.relevance) == (door, 5.0, None)
-    assert places.delete(cup.id) is True
-    assert places.delete(cup.id) is False
+    assert [places.delete(cup.id) for _ in range(2)] == [True, False]
     assert texts(memory.user("ada").spatial()) == ["A red door."]
     places.clear()
     places.clear()
