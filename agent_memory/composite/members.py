@@ -216,9 +216,8 @@ def _lasting(memory: AgentMemory) -> Iterator[Tool]:
 
 def _of(member: str, tool: Tool) -> Tool:
     def run(scope: Scope, request: Any) -> str:
-        return tool.run(
-            Scope(scope.user_id, key=scope.key), request
-        )  # only the home has the session
+        # only the home has the session
+        return tool.run(Scope(scope.user_id, key=scope.key), request)
 
     description = f"In the memory {member!r}: {tool.description}"
     return replace(tool, name=f"{member}_{tool.name}", description=description, run=run)

@@ -234,7 +234,11 @@ class CompositeMemory:
         if session_id is not None:  # other memories were searched without the session
             here = {block.name for block in blocks if block.is_in(name)}
             by_block = {
-                block: [hit for hit in recalls if _comes_from(hit, session_id, block in here)]
+                block: [
+                    hit
+                    for hit in recalls
+                    if not hit.sources or (block in here and scope.wants(hit.sources))
+                ]
                 for block, recalls in by_block.items()
             }
         return home.search.priced(merge(by_block)[:limit])
@@ -450,10 +454,6 @@ class CompositeMemory:
             for name, block in self.blocks.items()
             if isinstance(block, ManualBlock)
         }
-
-
-def _comes_from(recall: Recall, session_id: str, here: bool) -> bool:
-    return not recall.sources or (here and any(name == session_id for name, _ in recall.sources))
 
 
 class CompositeSession(BoundSession):

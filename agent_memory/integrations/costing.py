@@ -14,8 +14,6 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 
-from pydantic import PrivateAttr
-
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry, Head, Recall, Scope
 from agent_memory.core.token_counter import TokenCounter
@@ -25,7 +23,6 @@ from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports import reader
 from agent_memory.integrations.imports.conversations import SourceMessage
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.ltm_blocks.base import Block
 from agent_memory.ltm_blocks.vector import VectorMemory
 from agent_memory.models.usage import Price, Prices
 from agent_memory.strategies.base import Strategy
@@ -130,21 +127,20 @@ def costs(
     yield priced(bill, [(prompt + left, tokens) for left, tokens in summaries])
     yield priced(run("flush to vector", FlushToLTM(blocks=[VectorMemory()]))[0])
     batches = _Batches()
-    bill, _ = run("facts", FlushToLTM(blocks=[batches]))
-    yield priced(replace(bill, recalled_tokens=None), _fact_calls(batches._taken, counter))
+    bill, _ = run("facts", FlushToLTM.model_validate({"blocks": [batches]}))
+    yield priced(replace(bill, recalled_tokens=None), _fact_calls(batches.taken, counter))
 
 
-class _Batches(Block):
-    """Records the batches that a block of facts would receive. Bound copies share the records."""
+class _Batches:
+    """A block that records the batches that a block of facts would receive."""
 
-    kind: str = "batches"
-
-    # the tokens of each batch, and the number of user messages in it
-    _taken: list[tuple[int, int]] = PrivateAttr(default_factory=list)
+    def __init__(self) -> None:
+        # the tokens of each batch, and the number of user messages in it
+        self.taken: list[tuple[int, int]] = []
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:
         users = sum(entry.message.role == "user" for entry in entries)
-        self._taken.append((sum(entry.tokens for entry in entries), users))
+        self.taken.append((sum(entry.tokens for entry in entries), users))
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return []

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from threading import RLock
 from typing import Any
 
@@ -227,7 +228,5 @@ def _stored_count(transcript: Sequence[str], log: Sequence[str]) -> int:
 
 def _shared(first: Sequence[str], second: Sequence[str]) -> int:
     """Return the number of messages at the ends of two lists that are equal."""
-    count = 0
-    while count < min(len(first), len(second)) and first[-1 - count] == second[-1 - count]:
-        count += 1
-    return count
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

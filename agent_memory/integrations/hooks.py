@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
@@ -23,8 +24,11 @@ from agent_memory.integrations.transcripts import (
     claude_code_messages,
     codex_messages,
     cursor_messages,
+    json_object,
     lines_from,
+    listed,
     render,
+    text_in,
     without_ours,
 )
 
@@ -52,36 +56,28 @@ class Event(NamedTuple):
 
 def read_event(agent: str, name: str, own_name: str, content: bytes) -> Event:
     """Parse an event. Cursor also runs Claude Code's hooks; the agent is then "cursor"."""
-    try:
-        fields = json.loads(content)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
+    fields = json_object(content)
+    if fields is None:
         raise InvalidInput("Standard input is not a JSON object. An agent must send its event.")
     if "cursor_version" in fields:
         agent = "cursor"
-    named = _text(fields, "session_id") or _text(fields, "conversation_id")
+    texts = defaultdict(str, {key: each for key, each in fields.items() if isinstance(each, str)})
+    named = texts["session_id"] or texts["conversation_id"]
     if not named or len(named) > _LONGEST_ID:
         raise InvalidInput("The event has no valid session. It needs a session_id.")
-    roots = fields.get("workspace_roots")
-    root = roots[0] if isinstance(roots, list) and roots and isinstance(roots[0], str) else ""
+    root = next(filter(text_in, listed(fields.get("workspace_roots"))), "")
     return Event(
         agent=agent,
         name=name,
         own_name=own_name,
         session_id=f"{agent}:{named}",
-        transcript=_text(fields, "transcript_path"),
-        prompt=_text(fields, "prompt"),
-        reply=_text(fields, "prompt_response"),
-        at=_text(fields, "timestamp"),
-        cwd=_text(fields, "cwd") or root,
-        source=_text(fields, "source"),
+        transcript=texts["transcript_path"],
+        prompt=texts["prompt"],
+        reply=texts["prompt_response"],
+        at=texts["timestamp"],
+        cwd=texts["cwd"] or root,
+        source=texts["source"],
     )
-
-
-def _text(fields: dict[str, Any], name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def handle(memory: AgentMemory, event: Event, user_id: str) -> str:
@@ -173,15 +169,13 @@ def _quotes(recalls: Sequence[Recall]) -> str:
     quotes: list[Recall] = []
     room = _MOST
     for recall in recalls:
-        text = _cut(str(recall))
+        text = str(recall)
+        if len(text) > _LONGEST_QUOTE:
+            text = f"{text[:_LONGEST_QUOTE]} ..."
         room -= len(text)
         if room >= 0:
             quotes.append(Recall(recall.block, recall.id, text))
     return render(quotes)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]} ..."
 
 
 READERS = {"claude-code": claude_code_messages, "codex": codex_messages, "cursor": cursor_messages}
@@ -223,7 +217,7 @@ def _turn(event: Event) -> Messages:
         {"role": "assistant", "content": event.reply},
     ]
     own = json.dumps([event.at, event.prompt, event.reply])
-    return chat_messages(turn, hashlib.sha256(own.encode()).hexdigest()[:32], event.at)
+    return chat_messages(turn, _digest(own.encode()), event.at)
 
 
 def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, int]]:
@@ -232,9 +226,11 @@ def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, in
     size = end = 0
     for line in lines:
         end = line.end
-        record = line.record()
+        record = json_object(line.raw)
         if record is not None:
-            batch += read(record, _place(event.agent, line))
+            # equal lines of Cursor's transcripts differ only in their position
+            where = str(line.start) if event.agent == "cursor" else ""
+            batch += read(record, _digest(where.encode() + line.raw))
             size += len(line.raw)
         if len(batch) >= _BATCH or size >= _BATCH_BYTES:
             yield batch, end
@@ -243,10 +239,8 @@ def _batches(event: Event, lines: Iterator[Line]) -> Iterator[tuple[Messages, in
         yield batch, end
 
 
-def _place(agent: str, line: Line) -> str:
-    """Return an id for a line, from its content and, for Cursor, its position."""
-    where = str(line.start) if agent == "cursor" else ""
-    return hashlib.sha256(where.encode() + line.raw).hexdigest()[:32]
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _append(memory: AgentMemory, event: Event, user_id: str, messages: Messages) -> None:
@@ -255,17 +249,12 @@ def _append(memory: AgentMemory, event: Event, user_id: str, messages: Messages)
         return
     try:
         memory.update(event.session_id, messages, user_id=user_id)
-    except (Conflict, InvalidMessage):
-        _one_by_one(memory, event, user_id, messages)
+    except (Conflict, InvalidMessage):  # store the others, one by one
+        for message in messages:
+            try:
+                memory.update(event.session_id, message, user_id=user_id)
+            except (Conflict, InvalidMessage) as error:
+                logger.warning("%s: %s was skipped: %s", event.agent, message["id"], error)
     if begins:
         about = {"agent": event.agent, "cwd": event.cwd}
         memory.describe(event.session_id, about, user_id=user_id)
-
-
-def _one_by_one(memory: AgentMemory, event: Event, user_id: str, messages: Messages) -> None:
-    """Store messages one by one, so that an invalid message does not block the others."""
-    for message in messages:
-        try:
-            memory.update(event.session_id, message, user_id=user_id)
-        except (Conflict, InvalidMessage) as error:
-            logger.warning("%s: %s was skipped: %s", event.agent, message["id"], error)

@@ -17,6 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.idempotency import digest_of
 from agent_memory.core.limits import check_id
 from agent_memory.core.messages import Message
@@ -35,7 +36,6 @@ from agent_memory.integrations.imports.conversations import (
     usable,
 )
 from agent_memory.integrations.imports.files import SourceFiles
-from agent_memory.integrations.transcripts import mapping
 
 __all__ = ["Imported", "import_chats", "preview", "size_of"]
 
@@ -167,7 +167,6 @@ class _Import:
 
     def _add(self, source: SourceMessage) -> None:
         try:
-            self._check_user(source)
             message = self._message(source)
         except InvalidInput as error:
             self.done.fail(source.where, str(error))
@@ -189,15 +188,13 @@ class _Import:
         if self._waiting >= _HEAVY:
             self._flush()
 
-    def _check_user(self, source: SourceMessage) -> None:
+    def _message(self, source: SourceMessage) -> Message:
         owner = self._begun[source.session_id].user_id
         if self.user_id is None and source.user_id not in (None, owner):
             raise InvalidInput(
                 f"it names the user {source.user_id!r}, but its session belongs to {owner!r}. Give "
                 "each user's sessions ids of their own, or set one --user for all (user_id)."
             )
-
-    def _message(self, source: SourceMessage) -> Message:
         notes = mapping(source.message.get("metadata"))
         notes = {**notes, _MARK: {"id": source.id, "source": self.source}}
         return Message.of({**source.message, "metadata": notes})

@@ -30,7 +30,6 @@ try:
         Checkpoint,
         CheckpointMetadata,
         CheckpointTuple,
-        PendingWrite,
         get_checkpoint_id,
         get_checkpoint_metadata,
     )
@@ -178,7 +177,6 @@ _EMPTY = "empty"
 _LATEST = "latest"
 _LONGEST = 80
 Place = tuple[str, ...]
-_Writes = list[PendingWrite]  # the saver's own `list` hides the type
 
 
 class AgentMemorySaver(BaseCheckpointSaver[str]):
@@ -381,12 +379,16 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
         checkpoint, parent = self._loaded(item.value["checkpoint"]), item.value["parent"]
         label = item.value["ns"]
         values = dict(self._channels(place, checkpoint["channel_versions"]))
+        writes = self._values.search((*place, "writes", item.key), limit=MOST)
+        rows = sorted((write.value for write in writes), key=lambda row: row[:3])
         return CheckpointTuple(
             config=_config(place, item.key, label),
             checkpoint=cast("Checkpoint", {**checkpoint, "channel_values": values}),
             metadata=self._metadata(item),
             parent_config=_config(place, parent, label) if parent else None,
-            pending_writes=self._writes(place, item.key),
+            pending_writes=[
+                (task, channel, self._loaded(value)) for _, task, _, channel, value in rows
+            ],
         )
 
     def _channels(self, place: Place, versions: ChannelVersions) -> Iterator[tuple[str, Any]]:
@@ -394,11 +396,6 @@ class AgentMemorySaver(BaseCheckpointSaver[str]):
             item = self._values.get((*place, "channels"), _channel(channel, version))
             if item is not None and item.value[0] != _EMPTY:
                 yield channel, self._loaded(item.value)
-
-    def _writes(self, place: Place, checkpoint_id: str) -> _Writes:
-        items = self._values.search((*place, "writes", checkpoint_id), limit=MOST)
-        rows = sorted((item.value for item in items), key=lambda row: row[:3])
-        return [(task, channel, self._loaded(value)) for _, task, _, channel, value in rows]
 
     def _metadata(self, item: KeyValue) -> CheckpointMetadata:
         metadata: CheckpointMetadata = self._loaded(item.value["metadata"])

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from agent_memory.core.context import render_memory
 from agent_memory.core.formats import claude, responses
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.records import Recall
 from agent_memory.core.timestamps import parse_time
 
@@ -41,11 +42,6 @@ def dated(message: Json, at: datetime | None) -> Json:
     return message if at is None else {**message, "created_at": at}
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, otherwise an empty mapping."""
-    return value if isinstance(value, Mapping) else {}
-
-
 def listed(value: object) -> list[Any]:
     """Return the value if it is a list, otherwise an empty list."""
     return value if isinstance(value, list) else []
@@ -58,6 +54,15 @@ BOM = b"\xef\xbb\xbf"
 _CHUNK = 1024 * 1024
 
 
+def json_object(raw: bytes) -> Json | None:
+    """Return the JSON object in a text; None if the text is not a JSON object."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 class Line(NamedTuple):
     """One line of a file."""
 
@@ -65,14 +70,6 @@ class Line(NamedTuple):
     end: int  # the offset of the next line
     raw: bytes  # the bytes of the line; empty if it is too long
     is_ended: bool = True  # whether the line is complete, with its line end
-
-    def record(self) -> dict[str, Any] | None:
-        """Return the JSON object of the line; None if the line is not a JSON object."""
-        try:
-            value = json.loads(self.raw)
-        except (ValueError, RecursionError):
-            return None
-        return value if isinstance(value, dict) else None
 
 
 def lines_of(file: BinaryIO, start: int, longest: int) -> Iterator[Line]:

@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any, ClassVar, Generic, Literal, TypeVar
-from uuid import uuid4
 
 from agent_memory.core.forms import Form, check_depth
 from agent_memory.core.limits import MAX_DEPTH, is_encodable, quoted, text_of
@@ -174,14 +172,6 @@ class Collection(Generic[B]):
             f"The key {quoted(key)} was used for another {self._item}. Nothing was stored. Use a "
             f"new key for a new {self._item}."
         )
-
-
-def id_of_key(key: str | None) -> str:
-    """Return the id of an item with an idempotency key; a new id if the key is None."""
-    if key is None:
-        return uuid4().hex
-    text = f"key {text_of('key', key)}"
-    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 class CollectionBlock(ManualBlock):

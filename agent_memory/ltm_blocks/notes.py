@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal, Self
+from uuid import uuid4
 
 from pydantic import Field, PrivateAttr
 
@@ -18,8 +19,8 @@ from agent_memory.core.settings_model import Positive
 from agent_memory.core.timestamps import check_moment
 from agent_memory.core.tracing import of_id, of_record, traced
 from agent_memory.errors import InvalidInput
-from agent_memory.ltm_blocks.base import NoteBlock, QueryThread, Resources
-from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock, id_of_key
+from agent_memory.ltm_blocks.base import NoteBlock, QueryThread, Resources, record_id
+from agent_memory.ltm_blocks.keyed_records import Collection, CollectionBlock
 from agent_memory.models.embedders.best_effort import BestEffort, TextIndexes
 
 
@@ -163,7 +164,8 @@ class Notes(Collection[NoteMemory]):
                 time zone. Nothing was stored.
             Conflict: The key was used for a note with another text. Nothing was stored.
         """
-        name, most = id_of_key(key), self._limits.max_chars
+        name = uuid4().hex if key is None else record_id("key", text_of("key", key))
+        most = self._limits.max_chars
         zone = self._keyed.resources.zones.of(self._keyed.scope.user_id)
         text, moment = self._text(text, most), check_moment("at", at, zone)
         checked = self._metadata(metadata, most)

@@ -10,7 +10,7 @@ from math import log1p
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from agent_memory.core.cache import Cache
+from agent_memory.core.cache import Cache, continues
 from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.records import Entry, Record
 from agent_memory.stores.pending import Tail, Tails
@@ -68,9 +68,8 @@ class _Session:
 
     def is_begun_by(self, tail: Tail) -> bool:
         """Return whether `tail` begins with the entries of this session's tail."""
-        own = self.tail.entries
-        longer = tail.entries[len(own) - 1 : len(own)]
-        return bool(longer) and longer[0] is own[-1] and tail.lag.after == self.tail.lag.after
+        own = self.tail
+        return tail.lag.after == own.lag.after and continues(tail.entries, own.entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,20 +200,17 @@ def _chosen(
         key=lambda entry: entry.created_at,
         reverse=True,
     )
-    wanted = [(root, list[int]()) for root in set(roots(question, languages_of(question)).values())]
-    for place, entry in enumerate(entries if wanted else ()):
-        text = entry.message.text().casefold()
-        for root, places in wanted:
-            if root in text:
-                places.append(place)
-    worth = {root: log1p(len(entries) / len(places)) for root, places in wanted if places}
+    wanted = set(roots(question, languages_of(question)).values())
+    texts = [entry.message.text().casefold() for entry in entries] if wanted else []
+    holding = {root: [at for at, text in enumerate(texts) if root in text] for root in wanted}
+    worth = {root: log1p(len(entries) / len(places)) for root, places in holding.items() if places}
 
     def shared(text: str) -> float:
         folded = text.casefold()
         return sum(value for root, value in worth.items() if root in folded)
 
-    holding = {place for _, places in wanted for place in places}
-    best = nlargest(_SHARING, holding, key=lambda at: (shared(entries[at].message.text()), -at))
+    found = {place for places in holding.values() for place in places}
+    best = nlargest(_SHARING, found, key=lambda at: (shared(texts[at]), -at))
     sharing = spoken([entries[place] for place in best], roles)
     newest = _not_too_long(spoken(entries[:_NEWEST], roles)[::-1])
     keys = {(entry.session_id, entry.seq, turn.part.number) for entry, turn in newest}

@@ -98,9 +98,9 @@ class StaticMemory(Block):
 def _text(fact: Any) -> str:
     if not isinstance(fact, dict):
         return fact if isinstance(fact, str) else "; ".join(_texts("", fact))
-    own = [fact[key] for key in ("text", "content") if key in fact]
-    if (text := next((item for item in own if isinstance(item, str)), None)) is not None:
-        return text
+    for key in ("text", "content"):
+        if isinstance(text := fact.get(key), str):
+            return text
     parts: list[str] = []
     for key, item in fact.items():
         if key != "id" or len(fact) == 1:

@@ -67,14 +67,17 @@ def test_observations_can_be_stored_searched_and_deleted(memory: AgentMemory) ->
     assert places.count() == 2
     (near,) = places.near(HERE, radius=5)
     assert (near.observation, near.distance, near.relevance) == (door, 5.0, None)
-    assert places.delete(cup.id) is True
-    assert places.delete(cup.id) is False
+    assert [places.delete(cup.id) for _ in range(2)] == [True, False]
     assert texts(memory.user("ada").spatial()) == ["A red door."]
     places.clear()
     places.clear()
     assert (places.all(), places.get(door.id), places.nearest(HERE)) == ([], None, [])
+    bens = memory.user("ben").spatial()
+    for owner in (places, bens, places):  # two users with the same key, and a retry
+        owner.observe("A cup.", HERE, key="k")
+    assert (texts(places), texts(bens)) == (["A cup."], ["A cup."])
     places.observe("A chair.", HERE)
-    assert texts(places) == ["A chair."]
+    assert texts(places) == ["A cup.", "A chair."]
 
 
 def test_observations_are_exact_after_a_restart(tmp_path: Path) -> None:

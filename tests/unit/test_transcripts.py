@@ -19,6 +19,7 @@ from agent_memory.integrations.transcripts import (
     claude_code_messages,
     codex_messages,
     cursor_messages,
+    json_object,
     lines_from,
     render,
     without_ours,
@@ -174,14 +175,14 @@ def test_reading_resumes_at_the_last_complete_line(tmp_path: Path) -> None:
     """Wrong: an unfinished line is lost, or stored in half."""
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"a":1}\nnot json\n{"b"')
-    first = [(one.start, one.end, one.record()) for one in lines_from(path, 0)]
+    first = [(one.start, one.end, json_object(one.raw)) for one in lines_from(path, 0)]
     assert first == [(0, 8, {"a": 1}), (8, 17, None)]
     path.write_bytes(b'{"a":1}\nnot json\n{"b":2}\n')
-    assert [one.record() for one in lines_from(path, 17)] == [{"b": 2}]
+    assert [json_object(one.raw) for one in lines_from(path, 17)] == [{"b": 2}]
     assert list(lines_from(path, 25)) == []
     path.write_bytes(b'{"c":3}\n')  # replaced by another file
-    assert [one.record() for one in lines_from(path, 17)] == [{"c": 3}]
-    assert [one.record() for one in lines_from(path, 3)] == [{"c": 3}]
+    assert [json_object(one.raw) for one in lines_from(path, 17)] == [{"c": 3}]
+    assert [json_object(one.raw) for one in lines_from(path, 3)] == [{"c": 3}]
 
 
 def test_a_huge_line_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +193,7 @@ def test_a_huge_line_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.Mo
     for length in (98, 99, 100, 101, 250):
         path.write_bytes(b"x" * length + b'\n{"a":1}\n' + b"y" * 300)
         found = list(lines_from(path, 0))
-        assert [one.record() for one in found] == [None, {"a": 1}]
+        assert [json_object(one.raw) for one in found] == [None, {"a": 1}]
         assert [len(one.raw) for one in found] == [length + 1 if length < 100 else 0, 8]
         assert (found[0].end, found[1].end) == (length + 1, length + 9)
 
@@ -201,7 +202,7 @@ def test_a_deeply_nested_line_is_skipped(tmp_path: Path) -> None:
     """Wrong: a deeply nested line ends the hook."""
     path = tmp_path / "t.jsonl"
     path.write_text("[" * 100_000 + "\n" + '{"a":' * 100_000 + "\n\xff\n")
-    assert [one.record() for one in lines_from(path, 0)] == [None, None, None]
+    assert [json_object(one.raw) for one in lines_from(path, 0)] == [None, None, None]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.integrations.imports.conversations import (
     Element,
     Event,
@@ -23,7 +24,7 @@ from agent_memory.integrations.imports.conversations import (
     titled,
 )
 from agent_memory.integrations.imports.files import SourceFiles, elements_in
-from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
+from agent_memory.integrations.transcripts import Json, dated, listed, moment, text_in
 
 _HIDDEN = "chatgpt.export"
 """The format of messages that ChatGPT's chats do not show, such as reasoning. They are stored

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.formats.registry import RESPONSES
 from agent_memory.integrations.imports.conversations import (
     Element,
@@ -35,7 +36,6 @@ from agent_memory.integrations.transcripts import (
     dated,
     is_said,
     item_of,
-    mapping,
     moment,
     spoken,
     text_in,

@@ -20,8 +20,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from agent_memory.core.formats.langchain import to_message
+from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.formats.registry import LANGCHAIN, LLAMA_INDEX, RESPONSES
 from agent_memory.core.messages import content_text
+from agent_memory.core.transcript import split
 from agent_memory.errors import InvalidInput
 from agent_memory.integrations.imports.conversations import (
     Element,
@@ -47,7 +49,7 @@ from agent_memory.integrations.imports.files import (
     rows,
     tables,
 )
-from agent_memory.integrations.transcripts import Json, dated, listed, mapping, moment, text_in
+from agent_memory.integrations.transcripts import Json, dated, listed, moment, text_in
 
 _HISTORY = {"id", "session_id", "message"}
 
@@ -336,19 +338,11 @@ def _block(where: str, stem: str, block: Mapping[str, Any], at: Any) -> Iterator
         return
     own = str(block.get("id") or label)
     at = moment(block.get("updated_at"), block.get("created_at")) or at
-    for number, text in enumerate(_pieces(value.strip(), _LONGEST - len(label) - 2)):
+    longest = max(_LONGEST // 2, _LONGEST - len(label) - 1)  # a note with a longer label is refused
+    for number, text in enumerate(split(value.strip(), len, longest)):
         about = {"label": label, "file": stem}
-        yield SourceNote(f"{stem}/{own}/{number}", f"{label}: {text}", None, at, where, about)
-
-
-def _pieces(text: str, longest: int) -> Iterator[str]:
-    """Yield the parts of a text, each short enough for a note. Split at line ends if possible."""
-    while len(text) > longest:
-        cut = text.rfind("\n", 1, longest) + 1 or longest
-        yield text[:cut].strip()
-        text = text[cut:].strip()
-    if text:
-        yield text
+        name = f"{stem}/{own}/{number}"
+        yield SourceNote(name, f"{label}: {text.strip()}", None, at, where, about)
 
 
 def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:

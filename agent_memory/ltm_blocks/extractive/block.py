@@ -189,15 +189,14 @@ class ExtractiveMemory(FactBlock):
         pins = remembered.recalls(pinned, query, self.scorer, now, limit)
         least = scope.floor * self.resources.min_relevance
         counts = self._keeper.recalled(scope.owner) if self.counts_recalls else {}
-        if self.choose is not None and scope.floor > 0:
-            most = max(limit, self.choose.most)
-            ranked = remembered.recalls(shown, query, self.scorer, now, most, counts)
-            best = self.choose.choose(self.resources, question, ranked)
-        else:
-            if query:
-                relevance = remembered.relevance(query)
-                shown = [place for place in shown if relevance[place] >= least]
-            best = remembered.recalls(shown, query, self.scorer, now, limit, counts)
+        choose = self.choose if scope.floor > 0 else None
+        if query and choose is None:
+            relevance = remembered.index.relevance(query)
+            shown = [place for place in shown if relevance[place] >= least]
+        most = limit if choose is None else max(limit, choose.most)
+        best = remembered.recalls(shown, query, self.scorer, now, most, counts)
+        if choose is not None:
+            best = choose.choose(self.resources, question, best)
         return with_pinned(best, pins, scope, limit)
 
     def outdated(self, scope: Scope, sources: Collection[Source]) -> Mapping[Source, datetime]:

@@ -211,14 +211,11 @@ class FactForm:
         self.schema = create_model("Findings", facts=(listed_findings, ...))
 
     def candidates(self, answer: BaseModel, ids: Mapping[int, str]) -> list[Candidate]:
-        facts: list[Finding] = getattr(answer, "facts", [])
-        return [
-            _candidate(finding, tuple(ids[number] for number in finding.known if number in ids))
-            for finding in facts
-        ]
+        return [_candidate(finding, ids) for finding in getattr(answer, "facts", ())]
 
 
-def _candidate(finding: Finding, related: tuple[str, ...]) -> Candidate:
+def _candidate(finding: Finding, ids: Mapping[int, str]) -> Candidate:
+    related = tuple(ids[number] for number in finding.known if number in ids)
     return Candidate(
         " ".join(finding.text.split()), " ".join(finding.subject.split()) or "user",
         finding.category.strip().casefold() or "other", finding.message, finding.quote,

@@ -36,7 +36,7 @@ class Remembered:
     def __init__(self, facts: Sequence[Fact], vectors: np.ndarray) -> None:
         self.facts = facts
         texts = [f"{fact.subject} {fact.category} {fact.text}" for fact in facts]
-        self._index = TextIndex(texts, [*map(encoding_of, vectors)])
+        self.index = TextIndex(texts, [*map(encoding_of, vectors)])
         self._stated_at = [last_stated(fact).timestamp() for fact in facts]
         self._duplicates: tuple[list[Fact], list[Stale]] = ([], [])
 
@@ -85,10 +85,6 @@ class Remembered:
             for some in term_sets
         ]
 
-    def relevance(self, query: Query) -> np.ndarray:
-        """Return for each fact the probability that it is relevant to a question."""
-        return self._index.relevance(query)
-
     def recalls(
         self,
         places: Sequence[int],
@@ -102,7 +98,7 @@ class Remembered:
 
         `recalled` has the number of contexts that included each fact, by id.
         """
-        relevance = (self.relevance(query) if query else np.zeros(len(self.facts))).tolist()
+        relevance = (self.index.relevance(query) if query else np.zeros(len(self.facts))).tolist()
 
         def factors(place: int) -> dict[str, float]:
             fact = self.facts[place]

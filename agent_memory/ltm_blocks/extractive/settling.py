@@ -132,10 +132,10 @@ def settle(
     One more call asks the model about other similar facts.
     """
     again, fresh = _split(drafts, existing)
-    answers = _answers([drafts[at] for at in fresh], vectors[fresh], existing, ask)
+    relations = _relations([drafts[at] for at in fresh], vectors[fresh], existing, ask)
     by_id = {fact.id: fact for fact in existing.facts}
     settled: list[Claim] = []
-    fact_at = [fact.id for fact in existing.facts]  # ids of existing.facts, then of fresh drafts
+    fact_of: dict[str, str] = {}  # the facts of the fresh claims, by the ids of the claims
     weight_of = {fact.id: weights.get(fact.role, 0) for fact in existing.facts}
     echoes: list[Claim] = []
 
@@ -156,45 +156,45 @@ def settle(
             for claim in (*existing.claims, *settled)
         ]
 
-    for order, at in enumerate(fresh):
-        draft = drafts[at]
-        claim = draft.claim
-        if order in answers:
-            relation, places = answers[order]
-            targets = [(fact_at[at], by_id.get(fact_at[at])) for at in places]
-            claim = _tied(claim, relation, targets, heard(claim.role))
-        fact_at.append(claim.fact)
-        keep(claim)
-    for at, fact in again.items():
+    for at in fresh:
         claim = drafts[at].claim
-        keep(_again(claim, fact_at[fact], heard(claim.role)))
+        if claim.id in relations:
+            relation, names = relations[claim.id]
+            facts = (fact_of.get(name, name) for name in names)
+            targets = [(name, by_id.get(name)) for name in facts]
+            claim = _tied(claim, relation, targets, heard(claim.role))
+        fact_of[claim.id] = claim.fact
+        keep(claim)
+    for at, name in again.items():
+        claim = drafts[at].claim
+        keep(_again(claim, fact_of.get(name, name), heard(claim.role)))
     return sorted(settled, key=lambda claim: claim.seq), len(echoes)
 
 
-def _split(drafts: Sequence[Draft], existing: Existing) -> tuple[dict[int, int], list[int]]:
-    """Split drafts into literal repetitions and fresh drafts.
+def _kind(item: Fact | Claim) -> tuple[str, str]:
+    return item.subject.casefold(), item.category
 
-    A repetition maps to the index of the repeated fact. Indexes count the known facts first, then
-    the fresh drafts.
+
+def _split(drafts: Sequence[Draft], existing: Existing) -> tuple[dict[int, str], list[int]]:
+    """Split drafts, by their indexes, into literal repetitions and fresh drafts.
+
+    A repetition has the id of the fact, or of the fresh claim, that it repeats.
     """
-    places: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for place, fact in enumerate(existing.facts):
+    stated: dict[tuple[str, str], list[Fact | Claim]] = defaultdict(list)
+    for fact in existing.facts:
         if fact.id in existing.current:
-            places[fact.subject.casefold(), key_of(fact.text)].append(place)
-    again: dict[int, int] = {}
+            stated[fact.subject.casefold(), key_of(fact.text)].append(fact)
+    again: dict[int, str] = {}
     fresh: list[int] = []
     kinds: set[tuple[str, str]] = set()
-    earlier: list[Fact | Claim] = [*existing.facts]
     for at, draft in enumerate(drafts):
-        claim = draft.claim
-        kind = (claim.subject.casefold(), claim.category)
-        same = places[kind[0], key_of(claim.text)]
-        place = next((at for at in same if _adds_none(claim, earlier[at], kind in kinds)), -1)
-        if place >= 0:
-            again[at] = place
+        claim, kind = draft.claim, _kind(draft.claim)
+        same = stated[kind[0], key_of(claim.text)]
+        earlier = next((item for item in same if _adds_none(claim, item, kind in kinds)), None)
+        if earlier is not None:
+            again[at] = earlier.id
         else:
-            same.append(len(earlier))
-            earlier.append(claim)
+            same.append(claim)
             fresh.append(at)
             kinds.add(kind)
     return again, fresh
@@ -215,32 +215,28 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
     return undated and not news and isinstance(earlier, Fact) and earlier.holds(today)
 
 
-def _answers(
+def _relations(
     fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing, ask: Ask
-) -> dict[int, tuple[Relation, list[int]]]:
-    """Return the relations of fresh drafts, each with the indexes of the related older facts.
-
-    The keys are indexes of `fresh`. Indexes of facts count the known facts first, then the fresh
-    drafts.
-    """
-    place_of = {fact.id: at for at, fact in enumerate(existing.facts)}
-    relations: dict[int, tuple[Relation, list[int]]] = {}
-    for at, draft in enumerate(fresh):
-        places = [place_of[name] for name in draft.related if name in place_of]
-        if draft.relation and places:
-            relations[at] = draft.relation, places
-    first = len(existing.facts)
-    lines = [*map(listed, existing.facts), *(listed(draft.claim) for draft in fresh)]
-    near = _near(fresh, vectors, existing)
+) -> dict[str, tuple[Relation, list[str]]]:
+    """Return for each related claim the relation, and the ids of the facts and earlier claims."""
+    known = {fact.id for fact in existing.facts}
+    relations: dict[str, tuple[Relation, list[str]]] = {}
+    for draft in fresh:
+        names = [name for name in draft.related if name in known]
+        if draft.relation and names:
+            relations[draft.claim.id] = draft.relation, names
+    older: list[Fact | Claim] = [*existing.facts, *(draft.claim for draft in fresh)]
+    lines = dict(enumerate(map(listed, older), 1))  # by number in the prompt
     groups = [
-        Group(first + at + 1, lines[first + at], {place + 1: lines[place] for place in near[at]})
-        for at in range(len(fresh))
-        if near[at] and at not in relations
+        Group(number, lines[number], {place + 1: lines[place + 1] for place in near})
+        for number, near in enumerate(_near(fresh, vectors, existing), len(existing.facts) + 1)
+        if near and older[number - 1].id not in relations
     ]
     answers = ask(groups) if groups else {}
     for number, answer in answers.items():
         assert answer.answer != "add", "such an answer relates nothing and is left out"
-        relations[number - first - 1] = answer.answer, [which - 1 for which in answer.which]
+        names = [older[which - 1].id for which in answer.which]
+        relations[older[number - 1].id] = answer.answer, names
     return relations
 
 
@@ -249,17 +245,11 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
     new = [draft.claim for draft in fresh]
     texts = [*(fact.text for fact in existing.facts), *(claim.text for claim in new)]
     # superseded facts may be many: an equal subject and category does not suffice to compare them
-    kinds = [
-        (fact.subject.casefold(), fact.category) if fact.id in existing.current else ("", "")
-        for fact in existing.facts
-    ]
-    # facts of one batch in a many-valued category do not change each other
-    kinds += [
-        ("", "") if claim.category in MANY_VALUED else (claim.subject.casefold(), claim.category)
-        for claim in new
-    ]
-    shown = frozenset(at for at, fact in enumerate(existing.facts) if fact.id in existing.shown)
     current = existing.current
+    kinds = [_kind(fact) if fact.id in current else ("", "") for fact in existing.facts]
+    # facts of one batch in a many-valued category do not change each other
+    kinds += [("", "") if claim.category in MANY_VALUED else _kind(claim) for claim in new]
+    shown = frozenset(at for at, fact in enumerate(existing.facts) if fact.id in existing.shown)
     past = frozenset(at for at, fact in enumerate(existing.facts) if fact.id not in current)
     # facts that the model was shown, or found in this batch, have to be more similar. Refined facts
     # are not compared: other facts include them
@@ -274,7 +264,7 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
     nearest = []
     for at, claim in enumerate(new):
         upto = len(existing.facts) + at
-        own = (claim.subject.casefold(), claim.category)
+        own = _kind(claim)
         some = candidates(claim.text, own, texts[:upto], kinds[:upto], cosine[at, :upto])
         near = [
             place

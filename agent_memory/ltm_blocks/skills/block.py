@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Literal, Self
 
@@ -88,27 +89,22 @@ class SkillMemory(ManualBlock):
         """Return the skills relevant to the message, best first. Without a message, return none."""
         question = message.text().strip() if message else ""
         ranked = self.ranked(self.owner(scope), self.open(scope).all(), question)
-        return [self._recall(skill, score) for skill, score, is_near in ranked if is_near][:limit]
+        near = (match for match in ranked if match[1] >= self.resources.min_relevance)
+        return [self._recall(*match) for match in islice(near, limit)]
 
     def ranked(
         self, owner: str | None, skills: Sequence[Skill], question: str
-    ) -> list[tuple[Skill, float, bool]]:
-        """Return the skills that match a question, best first.
-
-        Each item is a skill, its score, and whether the score suffices for a recall.
-        """
+    ) -> list[tuple[Skill, float]]:
+        """Return the skills that match a question, each with its score, best first."""
         if not skills:
             self._indexes.drop(owner or "")
         if not skills or not question:
             return []
         texts = [search_text(skill) for skill in skills]
         scores = self._indexes.relevance(owner or "", texts, question).tolist()
-        least = self.resources.min_relevance
-        matches = [
-            (skill, score, score >= least)
-            for skill, score in zip(skills, scores, strict=True)
-            if score > 0 and score >= _SEARCHED * least
-        ]
+        least = _SEARCHED * self.resources.min_relevance
+        pairs = zip(skills, scores, strict=True)
+        matches = [(skill, score) for skill, score in pairs if score > 0 and score >= least]
         return sorted(matches, key=lambda match: (-match[1], match[0].name))
 
     def all_kept(self, scope: Scope) -> list[Recall]:
@@ -268,7 +264,7 @@ class Skills:
     def search(self, query: str, limit: int = 10) -> list[Skill]:
         """Return the skills that match a query best, by words and meaning, best first."""
         question, most = text_of("query", query).strip(), how_many("limit", limit)
-        return [each for each, _, _ in self._block.ranked(self._owner, self.all(), question)[:most]]
+        return [skill for skill, _ in self._block.ranked(self._owner, self.all(), question)[:most]]
 
     def broken(self) -> list[BrokenSkill]:
         """Return the files that are not valid skills, each with the line to fix and the remedy."""

@@ -97,7 +97,17 @@ class Library:
                 written.
             StoreUnavailable: The folder cannot be written.
         """
-        path = self._path(owner, skill.name)
+        home, name = self._home(owner), skill.name
+        if not self._holds(home):
+            raise InvalidInput(str(self._outside(home)))
+        old, path = self.read(owner).skills.get(name), home / f"{name}.md"
+        if old is not None and old.path is not None:
+            path = old.path
+        elif os.path.lexists(path):
+            raise InvalidInput(
+                f"{self._shown(path)} exists and is not the skill {name!r}. Fix or remove the "
+                "file, or use another name."
+            )
         with _usable():
             _write(path, render(skill))
         return replace(skill, path=path, shared=owner is None)
@@ -124,21 +134,6 @@ class Library:
 
     def _home(self, owner: str | None) -> Path:
         return self._folder if owner is None else self._folder / _OWN / owner
-
-    def _path(self, owner: str | None, name: str) -> Path:
-        home = self._home(owner)
-        if not self._holds(home):
-            raise InvalidInput(str(self._outside(home)))
-        old = self.read(owner).skills.get(name)
-        if old is not None and old.path is not None:
-            return old.path
-        path = home / f"{name}.md"
-        if os.path.lexists(path):
-            raise InvalidInput(
-                f"{self._shown(path)} exists and is not the skill {name!r}. Fix or remove the "
-                "file, or use another name."
-            )
-        return path
 
     def _files(self, home: Path) -> Iterator[Path]:
         for name in sorted(_listed(home)):

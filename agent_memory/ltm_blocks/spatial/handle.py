@@ -9,13 +9,14 @@ from datetime import datetime, timedelta
 from math import inf, nan
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 from agent_memory.core.limits import check_id, how_many, quoted, text_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Record
 from agent_memory.core.timestamps import check_moment, now_utc
 from agent_memory.errors import InvalidInput, SessionDeleting
-from agent_memory.ltm_blocks.keyed_records import Collection, id_of_key, put_with_session
+from agent_memory.ltm_blocks.keyed_records import Collection, put_with_session
 from agent_memory.ltm_blocks.registry import register
 from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 
@@ -196,7 +197,8 @@ class SpatialHandle(Collection[Any]):
             Conflict: The key belongs to another observation; nothing was stored.
         """
         new = self._observation(text, position, at, confidence, metadata)
-        new = replace(new, id=id_of_key(key))
+        if key is not None:
+            new = replace(new, id=self._keyed.id_of(text_of("key", key)))
         (stored,) = self._add([new], reuse=key is not None)
         # a retry may come from another session, and without `at`
         same = replace(new, at=new.at if at else stored.at, session_id=stored.session_id)
@@ -234,9 +236,6 @@ class SpatialHandle(Collection[Any]):
             k: Maximum number of results.
             query: The topic that the texts should be about.
             at: The time of the search; later observations are left out. None means now.
-
-        Raises:
-            InvalidInput: An argument is invalid.
         """
         count = max(how_many("k", k, 1), _COMPARED)
         return self._ranked(self._nearest(position, count, radius, at), k, query)
@@ -244,11 +243,7 @@ class SpatialHandle(Collection[Any]):
     def nearest(
         self, position: Iterable[float], k: int = 10, *, at: datetime | None = None
     ) -> list[SpatialMatch]:
-        """Return the `k` nearest observations, nearest first, whatever their scores. See `near`.
-
-        Raises:
-            InvalidInput: An argument is invalid.
-        """
+        """Return the `k` nearest observations, nearest first, whatever their scores. See `near`."""
         results = self._nearest(position, how_many("k", k, 1), None, at)
         return sorted(self._ranked(results, k), key=_nearest_first)
 
@@ -270,9 +265,6 @@ class SpatialHandle(Collection[Any]):
                 highest confidence are compared with the query.
             limit: Maximum number of results.
             at: See `near`.
-
-        Raises:
-            InvalidInput: An argument is invalid.
         """
         least = self._position(low, "low")
         greatest = self._position(high, "high")
@@ -402,7 +394,7 @@ class SpatialHandle(Collection[Any]):
         most = self._limits.max_chars
         text = self._text(text, most)
         return Observation(
-            id=id_of_key(None),
+            id=uuid4().hex,
             text=text,
             position=position_of(position, self._limits.dimensions),
             at=check_moment("at", at) or now_utc(),

@@ -324,7 +324,7 @@ def times(
         if spoken is not None:
             goes_on = spoken.is_beginning or finding.kind in ("state", "")
             first, last = spoken.period, last if goes_on else spoken.period
-        elif not (_is_exact(words) if holder is not None else _may_be_dated(source, first)):
+        elif _VAGUE.search(words.casefold()) if holder is not None else not _dates(source, first):
             starts = {claim.valid_from for claim in claims if claim.fact in finding.related}
             if first is None or first[0] not in starts:
                 first = last = None
@@ -337,11 +337,7 @@ def times(
     return begin, end, words or "", precision_of(first) if first else "year"
 
 
-def _is_exact(words: str) -> bool:
-    return _VAGUE.search(words.casefold()) is None
-
-
-def _may_be_dated(source: SourceMessage, first: Period | None) -> bool:
+def _dates(source: SourceMessage, first: Period | None) -> bool:
     """Return whether a message names a time, such as "last week".
 
     If `first` is the day of the message, only words such as "today" count.

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import combinations
 from typing import Literal, get_args
 
 from agent_memory.core.timestamps import BEGINNING
@@ -125,28 +126,27 @@ def _grouped(claims: Sequence[Claim], weights: Mapping[str, int]) -> dict[str, _
 
 
 def _link(groups: Mapping[str, _ClaimGroup]) -> None:
-    fields: dict[str, list[_ClaimGroup]] = defaultdict(list)
-    pairs: set[tuple[str, str]] = set()
+    fields: dict[str, list[str]] = defaultdict(list)
+    pairs: set[frozenset[str]] = set()
     endings: list[tuple[_ClaimGroup, _ClaimGroup]] = []
     for fact, group in groups.items():
         for link in group.links:
             other = groups.get(link.fact)
             if other is None or other is group:  # the linked fact was forgotten
                 continue
-            pairs.add((min(fact, link.fact), max(fact, link.fact)))
+            pairs.add(frozenset((fact, link.fact)))
             is_later = _stated_at(other)[:2] <= _stated_at(group)[:2]
             if link.kind == "end":
                 endings.append((group, other))
             elif link.kind != "update" and group.weight >= other.weight and is_later:
                 other.contradictors.append(group)
         if group.first.alone and group.first.field is not None:
-            fields[group.first.field].append(group)
-    for first_id, other_id in pairs:
-        groups[first_id].rivals.append(groups[other_id])
-        groups[other_id].rivals.append(groups[first_id])
+            fields[group.first.field].append(fact)
     for members in fields.values():
-        for group in members:
-            group.rivals += [other for other in members if other is not group]
+        pairs.update(map(frozenset, combinations(members, 2)))
+    for first, second in pairs:
+        groups[first].rivals.append(groups[second])
+        groups[second].rivals.append(groups[first])
     for group, other in endings:
         for version in (other, *other.contradictors):  # the replacements of `other` also ended
             if version is not group:

@@ -102,10 +102,11 @@ def without(period: Period, others: Iterable[Period]) -> list[Period]:
     return sorted(left)
 
 
-_NUMBERS = (
+_WORDS = (
     *NUMBERS,
     *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
 )
+_NUMBERS = {"a": 1, "an": 1, **{word: number for number, word in enumerate(_WORDS, 1)}}
 _FAR = {"day": 400, "week": 60, "month": 36, "year": 120}
 """Maximum distances of relative dates, by unit."""
 
@@ -121,7 +122,7 @@ _SIDES = {
 
 _LEAD = re.compile(r"^(?:just|only|back|on|in|at|during|by|from|exactly)\s+")
 _PART = re.compile(r"\s+(?:early|late|morning|afternoon|evening|night)$")
-_NUMBER = rf"(?P<number>\d{{1,3}}|an?|{'|'.join(_NUMBERS)})"
+_NUMBER = rf"(?P<number>\d{{1,3}}|{'|'.join(_NUMBERS)})"
 _UNIT = r"(?P<unit>day|week|month|year)s?"
 _AGO = re.compile(rf"{_NUMBER} {_UNIT} ago")
 _AHEAD = re.compile(rf"(?:in )?{_NUMBER} {_UNIT}(?: from (?:now|today))?")
@@ -148,15 +149,11 @@ def meant(phrase: str, stated_at: datetime) -> Meant | None:
         if text.startswith("since "):
             period = _period(text.removeprefix("since "), today)
             return None if period is None or period[0] > today else Meant(period, is_beginning=True)
-        if text.startswith("for ") and (long := _FOR.fullmatch(text)):
-            return _meaning(_off(long, today, -1), is_beginning=True)
-        return _meaning(_period(text, today))
+        long = _FOR.fullmatch(text) if text.startswith("for ") else None
+        period = _off(long, today, -1) if long is not None else _period(text, today)
+        return None if period is None else Meant(period, is_beginning=long is not None)
     except (OverflowError, ValueError):  # the date is outside the calendar
         return None
-
-
-def _meaning(period: Period | None, *, is_beginning: bool = False) -> Meant | None:
-    return None if period is None else Meant(period, is_beginning)
 
 
 def _period(text: str, today: datetime) -> Period | None:
@@ -178,10 +175,7 @@ def _period(text: str, today: datetime) -> Period | None:
 
 def _off(match: re.Match[str], today: datetime, sign: int) -> Period | None:
     number, unit = match["number"], match["unit"]
-    if number.isdigit():
-        many = int(number)
-    else:
-        many = 1 if number in ("a", "an") else _NUMBERS.index(number) + 1
+    many = int(number) if number.isdigit() else _NUMBERS[number]
     if not 0 < many <= _FAR[unit]:
         return None
     return _unit_at(today, sign * many, unit)
