@@ -227,7 +227,8 @@ _CALLS += [_put_records, _put_records, _swap_record, _delete_records, _change_ve
 def _read(store: Store, random: Random) -> None:
     kernel = store.kernel
     session, owner, id = (_a(names, random) for names in (_SESSIONS, _OWNERS, _IDS))
-    name = random.choice([k.HEAD, k.KEY, "vector:v", *[f"{k.FACT}{_a(_BLOCKS, random)}"] * 3])
+    names = [k.HEAD, k.KEY, f"{k.VECTOR}v", f"{k.SEGMENT}v"]
+    name = random.choice([*names, *[f"{k.FACT}{_a(_BLOCKS, random)}"] * 4])
     first, seq = random.randrange(6), random.randrange(1, 6)
     limit, bodies = random.choice([None, 1, 2]), random.random() < 0.5
     scan = k.Scan(name, bodies=bodies, tails=name == k.HEAD, limit=limit)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
+import pytest
 
 from agent_memory.core.records import Record
 from agent_memory.retrieval.features import Features
@@ -34,6 +35,54 @@ class RecordStoreContract(Contract):
         by_place = {(block, fact.id): fact for block, fact in pairs}
         (same,) = [fact for fact in store.records("notes", "user:3") if fact.id == "notes-3"]
         assert by_place["notes", "notes-3"] == same
+
+    def test_replacing_removes_only_facts_of_the_replaced_entries(self, store: Store) -> None:
+        """Wrong: records of the replaced entries stay, or records of other entries are removed."""
+        spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
+        store.put_records(
+            "facts", [record(n, first=first, last=last) for n, (first, last) in spans.items()]
+        )
+        store.put_records("facts", [record("t", session_id="t", first=5, last=5)])
+        store.put_records("notes", [record("n", first=5, last=5)])
+        store.put_records("facts", [record("z", first=5, last=6)], replacing=("s", 5, 6))
+        assert [r.id for r in store.records("facts", "user:a")] == ["a", "b", "e", "t", "z"]
+        assert len(store.records("notes", "user:a")) == 1
+        store.put_records("facts", [], replacing=("s", 1, 2))
+        assert [r.id for r in store.records("facts", "user:a")] == ["e", "t", "z"]
+
+    def test_a_deletion_removes_only_the_selected_facts(self, store: Store) -> None:
+        """Wrong: a deletion leaves records behind, or removes records that should stay."""
+
+        def fill() -> None:
+            store.put_records("facts", [record(f"a{n}", last=n) for n in range(4)])
+            store.put_records("facts", [record("t", session_id="t", last=9)])
+            store.put_records("facts", [record("b", owner="user:b", last=9)])
+            store.put_records("notes", [record("n", last=9)])
+
+        def left() -> list[str]:
+            return [r.id for owner in ("user:a", "user:b") for r in store.records("facts", owner)]
+
+        fill()
+        store.delete_records("facts", session_id="s", after=1)
+        assert left() == ["a0", "a1", "t"]
+        fill()
+        store.delete_records("facts", owner="user:a")
+        assert left() == ["b"]
+        fill()
+        store.delete_records("facts", owner="user:a", session_id="s")
+        assert left() == ["t", "b"]
+        fill()
+        store.delete_records("facts", session_id="s")
+        store.delete_records("facts", session_id="s")
+        assert left() == ["t"]
+        fill()
+        store.delete_records("facts", record_id="a1")
+        store.delete_records("facts", record_id="a2", owner="user:b")
+        store.delete_records("facts", record_id="a3", after=3)
+        assert left() == ["a0", "a2", "a3", "t", "b"]
+        assert len(store.records("notes", "user:a")) == 1
+        with pytest.raises(ValueError, match="Name an owner"):
+            store.delete_records("facts")
 
     def test_one_of_several_concurrent_swaps_succeeds(self, store: Store, other: Store) -> None:
         """Wrong: two writers increase a counter from the same value, or no writer succeeds."""

@@ -209,6 +209,15 @@ class WorkStoreContract(Contract):
         other.append("s", [draft("y")])
         assert [head.session_id for head in store.due()] == ["s"]
 
+    def test_schedule_all_makes_every_session_due(self, store: Store, other: Store) -> None:
+        """Wrong: a new block never receives the messages of inactive sessions."""
+        store.schedule_all()
+        heads = [store.append(name, [draft("x")]) for name in ("s", "t")]
+        assert store.schedule(heads[0], None)
+        assert store.schedule(heads[1], 3600)
+        other.schedule_all()
+        assert sorted(head.session_id for head in store.due()) == ["s", "t"]
+
     def test_no_concurrent_append_is_missed_by_workers(self, store: Store, other: Store) -> None:
         """Wrong: a message that arrives while a worker finishes waits forever."""
         names = [f"s{n}" for n in range(3)]
