@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
-from agent_memory.core.idempotency import (
-    Appended,
-    KeptKey,
-    Once,
-    as_it_was,
-    key_of,
-    key_of_message,
-)
+from agent_memory.core.idempotency import Once, key_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import (
     DAY,
-    Contract,
     begun,
     changed,
     draft,
@@ -33,6 +24,7 @@ from agent_memory.testing.contract import (
     texts_of,
     together,
 )
+from agent_memory.testing.once import IdempotencyContract
 
 _MESSAGES: dict[str, dict[str, Any]] = {
     "unicode": {"role": "user", "content": "Grüße 😀 \u202e עברית"},
@@ -57,41 +49,12 @@ _MESSAGES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def append(
-    store: Store,
-    drafts: Sequence[Draft],
-    key: str | None = None,
-    user: str | None = None,
-    *,
-    ids: bool = False,
-) -> Appended:
-    """Append messages to the session "s", once for a key, or with `ids` once for their ids."""
-    messages = [draft.message for draft in drafts]
-    once = Once(
-        key=None if key is None else key_of(key, messages),
-        ids=tuple(map(key_of_message, messages)) if ids else (),
-        at=DAY,
-    )
-    return store.append_once("s", drafts, once, user)
-
-
-def once(store: Store, text: str) -> Appended:
-    """Append one message under a key, which is the message's text."""
-    return append(store, [draft(text)], text)
-
-
-def kept(done: Appended) -> KeptKey:
-    """Return the key of an append that stored nothing, from the append that first used it."""
-    assert done.before is not None
-    return done.before
-
-
 def _again(entry: Entry) -> Entry:
     message = Message(role="user", content=f"{entry.message.text()}+", created_at=DAY)
     return replace(entry, message=message, created_at=DAY)
 
 
-class SessionStoreContract(Contract):
+class SessionStoreContract(IdempotencyContract):
     """Contract of a `SessionStore`."""
 
     def test_a_repeated_system_message_keeps_the_version(self, store: Store) -> None:
@@ -202,63 +165,6 @@ class SessionStoreContract(Contract):
         assert seqs_of(other.read("s")) == list(range(16, 61))
         assert store.counts().entries == 45
 
-    def test_a_retry_with_the_same_key_stores_nothing(self, store: Store, other: Store) -> None:
-        """Wrong: a caller that missed the reply and retries stores its message twice."""
-        drafts = [draft("a"), draft("b", 4)]
-        first = append(store, drafts, "k", user="u")
-        assert (first.places, first.before) == ((0, 1), None)
-        assert first.head == stored(other)
-        assert (first.head.end, first.head.total, first.head.user_id) == (2, 7, "u")
-        for handle in (store, other):
-            again = append(handle, drafts, "k", user="u")
-            (key,) = handle.keys("s")
-            assert handle.keys("s", ["none", key.name]) == [key]
-            assert handle.keys("s", ["none"]) == []
-            assert (again.places, again.before, again.head) == ((), key, first.head)
-            assert as_it_was(again.head, key) == first.head
-        other.append("s", [draft("c")])
-        later = append(store, drafts, "k")
-        assert later.head.end == 3
-        was = as_it_was(later.head, kept(later))
-        assert (was.end, was.total) == (2, 7)
-        assert texts_of(other) == ["a", "b", "c"]
-
-    def test_messages_with_ids_are_stored_once(self, store: Store, other: Store) -> None:
-        """Wrong: the retry of a partly stored list loses messages, or stores some twice."""
-        drafts = [draft(f"{n}", id=f"m{n}") for n in range(5)]
-        some = [drafts[1], drafts[3]]
-        assert append(store, some, ids=True).head.end == 2
-        rest = append(other, drafts, ids=True)
-        assert (rest.places, rest.before, rest.head.end) == ((0, 2, 4), None, 5)
-        assert rest.head == stored(store)
-        assert texts_of(store) == ["1", "3", "0", "2", "4"]
-        for part in (drafts, drafts[2:], [drafts[1]]):
-            again = append(store, part, ids=True)
-            assert again.places == ()
-        assert (kept(again).end, kept(again).seq) == (2, 1)
-        mixed = [drafts[0], draft("no id"), draft("5", id="m5")]
-        assert append(store, mixed, ids=True).places == (1, 2)
-
-    def test_concurrent_retries_store_the_message_once(self, store: Store, other: Store) -> None:
-        """Wrong: several concurrent retries store the message more than once."""
-        handles = [store, other] * 4
-        for n in range(5):
-            calls = [partial(once, handle, f"m{n}") for handle in handles]
-            done: list[Appended] = together(calls)
-            assert sorted(len(item.places) for item in done) == [0] * 7 + [1]
-            assert {item.head.end if item.places else kept(item).end for item in done} == {n + 1}
-        assert texts_of(store) == [f"m{n}" for n in range(5)]
-
-    def test_a_key_outlives_its_expired_message(self, store: Store, other: Store) -> None:
-        """Wrong: a late retry of an expired message is stored again."""
-        texts = [f"m{n}" for n in range(20)]
-        for text in texts:
-            once(store, text)
-        changed(other, expired=15, start=15, start_total=45)
-        for handle in (store, other):
-            assert not any(once(handle, text).places for text in texts)
-        assert len(store.read("s")) == 5
-
     def test_one_of_several_concurrent_imports_succeeds(self, store: Store, other: Store) -> None:
         """Wrong: two concurrent imports of a session mix their logs."""
         handles = [store, other] * 3
@@ -267,7 +173,7 @@ class SessionStoreContract(Contract):
             for n, handle in enumerate(handles)
         ]
         (winner,) = [head for head in together(calls) if head is not None]
-        assert winner == stored(store)
+        assert [winner] == [stored(store)] == other.due()
         assert texts_of(other) == [f"{seq} by {winner.cursors['n']}" for seq in range(1, 6)]
 
     def test_concurrent_appends_and_rewrites_lose_nothing(self, store: Store, other: Store) -> None:
@@ -355,6 +261,43 @@ class SessionStoreContract(Contract):
         behind = [name for name in ("vec", "VE", "e", "start", "expired", "%", "ve")
                   if other.lagging(name, user_id="u")]  # fmt: skip
         assert behind == ["vec", "VE", "e", "start", "expired", "%"]
+
+    def test_tails_returns_unabsorbed_entries_of_sessions(self, store: Store, other: Store) -> None:
+        """Wrong: messages of another chat or absorbed messages are returned."""
+        store.append("s1", [draft(f"a{n}") for n in range(1, 8)], "u")
+        store.append("s2", [draft(f"b{n}") for n in range(1, 4)], "u")
+        store.append("s3", [draft("c")], "v")
+        changed(store, "s1", cursors={"vector": 4})
+
+        def tails(*names: str, before: int = 0, limit: int = 99) -> list[tuple[str, int, object]]:
+            entries = other.tails("vector", names, before=before, limit=limit)
+            return [(entry.session_id, entry.seq, entry.message.content) for entry in entries]
+
+        first = [("s1", n, f"a{n}") for n in (5, 6, 7)]
+        second = [("s2", n, f"b{n}") for n in (1, 2, 3)]
+        assert sorted(tails("s1", "s2")) == [*first, *second]
+        assert tails("s2") == second
+        assert tails("s1", before=2) == [("s1", n, f"a{n}") for n in (3, 4, 5, 6, 7)]
+        assert tails("s2", before=2) == second
+        assert tails("s1", limit=2) == first[1:]
+        assert (tails("s9"), tails()) == ([], [])
+
+    def test_sessions_are_listed_in_pages(self, store: Store) -> None:
+        """Wrong: a page repeats or skips sessions, or shows another user's sessions."""
+        names = ["B", "a", "b", "z", "ä", "é", "😀"]
+        for place, name in enumerate(reversed(names)):
+            store.append(name, [draft("x", 2)], f"user{place % 2}" if place < 5 else None)
+        pages: list[str] = []
+        after: str | None = None
+        while page := store.sessions(limit=3, after=after):
+            assert len(page) <= 3
+            pages += [head.session_id for head in page]
+            after = page[-1].session_id
+        assert pages == names
+        assert [h.session_id for h in store.sessions(user_id="user0")] == ["b", "ä", "😀"]
+        assert [h.session_id for h in store.sessions(user_id="user0", after="b", limit=1)] == ["ä"]
+        assert store.sessions(user_id="USER0") == []
+        assert store.sessions(limit=1) == [stored(store, "B")]
 
     def test_one_of_several_concurrent_moves_succeeds(self, store: Store, other: Store) -> None:
         """Wrong: two writers both believe that their head is the stored one."""
