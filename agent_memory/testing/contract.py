@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,30 @@ def record(name: str, owner: str = "user:a", session_id: str = "s", **fields: An
     values: dict[str, Any] = {"first": 1, "last": 1, "text": f"text of {name}", "sources": (1,)}
     values |= {"created_at": DAY, **fields}
     return Record(id=name, owner=owner, session_id=session_id, **values)
+
+
+def entries(first: int, last: int, suffix: str = "", total: int = 0) -> list[Entry]:
+    """Return entries as if read from another store: one for each day, each with 3 tokens.
+
+    `total` is the running total of tokens before the first entry.
+    """
+    return [
+        Entry(
+            "s",
+            seq,
+            Message(role="user", content=f"{seq}{suffix}", created_at=DAY + timedelta(seq)),
+            3,
+            total + 3 * (seq - first + 1),
+            "elsewhere",
+            DAY + timedelta(seq),
+        )
+        for seq in range(first, last + 1)
+    ]
+
+
+def begun(**fields: Any) -> Head:
+    """Return the head of a session to be imported."""
+    return replace(Head("s", "u", created_at=DAY), **fields)
 
 
 def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:

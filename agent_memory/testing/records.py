@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,8 +14,8 @@ from agent_memory.stores.base import Store
 from agent_memory.testing.contract import Contract, record, together, units, worded
 
 
-class AllFactsContract(Contract):
-    """Contract of a `RecordStore` for reading everything."""
+class RecordStoreContract(Contract):
+    """Contract of a `RecordStore`."""
 
     def test_all_records_returns_every_record_once(self, store: Store, other: Store) -> None:
         """Wrong: a move to another store loses or repeats records, or adds a block's vectors."""
@@ -36,6 +35,68 @@ class AllFactsContract(Contract):
         by_place = {(block, fact.id): fact for block, fact in pairs}
         (same,) = [fact for fact in store.records("notes", "user:3") if fact.id == "notes-3"]
         assert by_place["notes", "notes-3"] == same
+
+    def test_replacing_removes_only_facts_of_the_replaced_entries(self, store: Store) -> None:
+        """Wrong: records of the replaced entries stay, or records of other entries are removed."""
+        spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
+        store.put_records(
+            "facts", [record(n, first=first, last=last) for n, (first, last) in spans.items()]
+        )
+        store.put_records("facts", [record("t", session_id="t", first=5, last=5)])
+        store.put_records("notes", [record("n", first=5, last=5)])
+        store.put_records("facts", [record("z", first=5, last=6)], replacing=("s", 5, 6))
+        assert [r.id for r in store.records("facts", "user:a")] == ["a", "b", "e", "t", "z"]
+        assert len(store.records("notes", "user:a")) == 1
+        store.put_records("facts", [], replacing=("s", 1, 2))
+        assert [r.id for r in store.records("facts", "user:a")] == ["e", "t", "z"]
+
+    def test_a_deletion_removes_only_the_selected_facts(self, store: Store) -> None:
+        """Wrong: a deletion leaves records behind, or removes records that should stay."""
+
+        def fill() -> None:
+            store.put_records("facts", [record(f"a{n}", last=n) for n in range(4)])
+            store.put_records("facts", [record("t", session_id="t", last=9)])
+            store.put_records("facts", [record("b", owner="user:b", last=9)])
+            store.put_records("notes", [record("n", last=9)])
+
+        def left() -> list[str]:
+            return [r.id for owner in ("user:a", "user:b") for r in store.records("facts", owner)]
+
+        fill()
+        store.delete_records("facts", session_id="s", after=1)
+        assert left() == ["a0", "a1", "t"]
+        fill()
+        store.delete_records("facts", owner="user:a")
+        assert left() == ["b"]
+        fill()
+        store.delete_records("facts", owner="user:a", session_id="s")
+        assert left() == ["t", "b"]
+        fill()
+        store.delete_records("facts", session_id="s")
+        store.delete_records("facts", session_id="s")
+        assert left() == ["t"]
+        fill()
+        store.delete_records("facts", record_id="a1")
+        store.delete_records("facts", record_id="a2", owner="user:b")
+        store.delete_records("facts", record_id="a3", after=3)
+        assert left() == ["a0", "a2", "a3", "t", "b"]
+        assert len(store.records("notes", "user:a")) == 1
+        with pytest.raises(ValueError, match="Name an owner"):
+            store.delete_records("facts")
+
+    def test_one_of_several_concurrent_swaps_succeeds(self, store: Store, other: Store) -> None:
+        """Wrong: two writers increase a counter from the same value, or no writer succeeds."""
+
+        def add(handle: Store) -> None:
+            for _ in range(5):
+                while True:
+                    before = handle.record("facts", "n")
+                    last = None if before is None else before.last
+                    if handle.swap_record("facts", record("n", last=(last or 0) + 1), last):
+                        break
+
+        together([partial(add, handle) for handle in (store, other) * 3])
+        assert [fact.last for fact in store.records("facts", "user:a")] == [30]
 
 
 class AllVectorsContract(Contract):
@@ -99,136 +160,3 @@ def _read(store: Store, session_id: str | None = None) -> Iterator[tuple[Record,
     for records, features in store.all_vectors("v", session_id=session_id):
         assert len(records) == len(features)
         yield from ((record, _row(features, place)) for place, record in enumerate(records))
-
-
-class RecordStoreContract(AllFactsContract):
-    """Contract of a `RecordStore`."""
-
-    def test_stored_facts_are_listed_with_all_fields(self, store: Store, other: Store) -> None:
-        """Wrong: a field of a record is lost, or another owner's or block's records appear."""
-        expected = record(
-            "r", text="é 😀 \x00 \ud800", sources=(3, 1), first=1, last=3,
-            metadata={"n": [1, {"x": None}], "s": "\udfff"},
-        )  # fmt: skip
-        store.put_records("facts", [expected, record("q", owner="user:A")])
-        store.put_records("notes", [record("p")])
-        assert other.records("facts", "user:a") == [expected]
-        assert [r.id for r in other.records("facts", "user:A")] == ["q"]
-        assert [r.id for r in other.records("notes", "user:a")] == ["p"]
-        assert other.records("facts", "user:b") == []
-
-    def test_a_swap_requires_the_current_record(
-        self, store: Store, other: Store, elsewhere: Store
-    ) -> None:
-        """Wrong: a writer that read an older record overwrites a newer one."""
-        old, new = record("n", last=1, text="1"), record("n", last=2, text="2", owner="user:b")
-        assert not store.swap_record("facts", new, 1)
-        assert store.record("facts", "n") is None
-        assert store.swap_record("facts", old, None)
-        assert elsewhere.swap_record("facts", old, None)
-        assert not other.swap_record("facts", new, None)
-        assert not other.swap_record("notes", new, 1)
-        assert not other.swap_record("facts", replace(new, id="N"), 1)
-        assert store.record("facts", "n") == old
-        assert other.swap_record("facts", new, 1)
-        assert not store.swap_record("facts", new, 1)
-        assert store.record("facts", "n") == new
-        assert store.records("facts", "user:a") == []
-        assert elsewhere.record("facts", "n") == old
-        store.delete_records("facts", owner="user:b")
-        assert store.swap_record("facts", old, None)
-
-    def test_one_of_several_concurrent_swaps_succeeds(self, store: Store, other: Store) -> None:
-        """Wrong: two writers increase a counter from the same value, or no writer succeeds."""
-
-        def add(handle: Store) -> None:
-            for _ in range(5):
-                while True:
-                    before = handle.record("facts", "n")
-                    last = None if before is None else before.last
-                    if handle.swap_record("facts", record("n", last=(last or 0) + 1), last):
-                        break
-
-        together([partial(add, handle) for handle in (store, other) * 3])
-        assert [fact.last for fact in store.records("facts", "user:a")] == [30]
-
-    def test_replacing_removes_only_facts_of_the_replaced_entries(self, store: Store) -> None:
-        """Wrong: records of the replaced entries stay, or records of other entries are removed."""
-        spans = {"a": (1, 2), "b": (2, 4), "c": (4, 6), "d": (6, 9), "e": (7, 7), "f": (1, 20)}
-        store.put_records(
-            "facts", [record(n, first=first, last=last) for n, (first, last) in spans.items()]
-        )
-        store.put_records("facts", [record("t", session_id="t", first=5, last=5)])
-        store.put_records("notes", [record("n", first=5, last=5)])
-        store.put_records("facts", [record("z", first=5, last=6)], replacing=("s", 5, 6))
-        assert [r.id for r in store.records("facts", "user:a")] == ["a", "b", "e", "t", "z"]
-        assert len(store.records("notes", "user:a")) == 1
-        store.put_records("facts", [], replacing=("s", 1, 2))
-        assert [r.id for r in store.records("facts", "user:a")] == ["e", "t", "z"]
-
-    def test_a_deletion_removes_only_the_selected_facts(self, store: Store) -> None:
-        """Wrong: a deletion leaves records behind, or removes records that should stay."""
-
-        def fill() -> None:
-            store.put_records("facts", [record(f"a{n}", last=n) for n in range(4)])
-            store.put_records("facts", [record("t", session_id="t", last=9)])
-            store.put_records("facts", [record("b", owner="user:b", last=9)])
-            store.put_records("notes", [record("n", last=9)])
-
-        def left() -> list[str]:
-            return [r.id for owner in ("user:a", "user:b") for r in store.records("facts", owner)]
-
-        fill()
-        store.delete_records("facts", session_id="s", after=1)
-        assert left() == ["a0", "a1", "t"]
-        fill()
-        store.delete_records("facts", owner="user:a")
-        assert left() == ["b"]
-        fill()
-        store.delete_records("facts", owner="user:a", session_id="s")
-        assert left() == ["t", "b"]
-        fill()
-        store.delete_records("facts", session_id="s")
-        store.delete_records("facts", session_id="s")
-        assert left() == ["t"]
-        fill()
-        store.delete_records("facts", record_id="a1")
-        store.delete_records("facts", record_id="a2", owner="user:b")
-        store.delete_records("facts", record_id="a3", after=3)
-        assert left() == ["a0", "a2", "a3", "t", "b"]
-        assert len(store.records("notes", "user:a")) == 1
-        with pytest.raises(ValueError, match="Name an owner"):
-            store.delete_records("facts")
-
-    def test_a_record_is_found_by_its_id(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: a record of another block or namespace is returned, or a deleted record."""
-        store.put_records("facts", [record("r", text="ours"), record("r2", owner="user:b")])
-        store.put_records("notes", [record("r", text="a note")])
-        elsewhere.put_records("facts", [record("r", text="theirs")])
-        assert store.record("facts", "r") == record("r", text="ours")
-        assert store.records("facts", "user:a") == [record("r", text="ours")]
-        assert [(block, fact.id) for block, fact in elsewhere.all_records()] == [("facts", "r")]
-        store.delete_records("facts", record_id="r")
-        assert store.record("facts", "r") is None
-        assert store.record("facts", "R2") is None
-
-    def test_owners_are_listed_by_prefix(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: an owner is missing or listed twice, or an owner without records is listed."""
-        owners = ["a", "a\x1fb", "a\x1fb\x1fc", "a\x1fB", "ab", "\u00e4\x1fb", "a%", "b"]
-        for number, owner in enumerate(owners):
-            store.put_records("facts", [record(f"{number}-{n}", owner=owner) for n in range(3)])
-        elsewhere.put_records("facts", [record("r", owner="a\x1fd")])
-        assert store.owners("facts", "a\x1f") == ["a\x1fB", "a\x1fb", "a\x1fb\x1fc"]
-        assert store.owners("facts", "") == sorted(owners)
-        assert store.owners("facts", "a%") == ["a%"]
-        assert store.owners("notes", "") == []
-        store.delete_records("facts", owner="a\x1fb")
-        assert store.owners("facts", "a\x1f") == ["a\x1fB", "a\x1fb\x1fc"]
-
-    def test_facts_of_two_namespaces_are_independent(self, store: Store, elsewhere: Store) -> None:
-        """Wrong: one namespace reads or deletes the facts of another."""
-        store.put_records("facts", [record("r", text="ours")])
-        elsewhere.put_records("facts", [record("r", text="theirs")], replacing=("s", 1, 1))
-        assert [r.text for r in store.records("facts", "user:a")] == ["ours"]
-        elsewhere.delete_records("facts", owner="user:a")
-        assert len(store.records("facts", "user:a")) == 1

@@ -13,8 +13,7 @@ import pytest
 from agent_memory.core.records import Lease
 from agent_memory.errors import LeaseLost
 from agent_memory.stores.base import Store
-from agent_memory.testing.contract import Contract, draft, stored
-from agent_memory.testing.rewriting import entries
+from agent_memory.testing.contract import Contract, draft, entries, stored
 from agent_memory.testing.work import WRITES, all_of, filled
 
 MINUTES = 5

@@ -14,8 +14,7 @@ from agent_memory.engine.leases import LEASE_SECONDS, Leases
 from agent_memory.engine.transfer.importer import import_transaction
 from agent_memory.errors import SessionDeleting, StoreError
 from agent_memory.stores.base import Counts, SessionStore, Store
-from agent_memory.testing.contract import DAY, Contract, draft, record, stored
-from agent_memory.testing.rewriting import begun, entries
+from agent_memory.testing.contract import DAY, Contract, begun, draft, entries, record, stored
 
 _HEAD = begun(
     start=4, start_total=12, pinned=(2,), pinned_tokens=3,

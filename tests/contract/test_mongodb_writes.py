@@ -16,8 +16,7 @@ from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.query import Query
 from agent_memory.stores.base import Store
 from agent_memory.stores.mongodb.kernel import MongoDBStore
-from agent_memory.testing.contract import DAY, draft, ranked, record, stored
-from agent_memory.testing.rewriting import begun, entries
+from agent_memory.testing.contract import DAY, begun, draft, entries, ranked, record, stored
 from tests.contract.mongodb_suite import (
     VECTORS,
     Doc,

@@ -13,8 +13,7 @@ from agent_memory.retrieval.features import Features
 from agent_memory.stores.redis.kernel import RedisKernel, RedisStore
 from agent_memory.stores.redis.scripts import COMMIT, Script
 from agent_memory.stores.redis.server import Lost
-from agent_memory.testing.contract import draft, everything, record, stored, units
-from agent_memory.testing.rewriting import begun, entries
+from agent_memory.testing.contract import begun, draft, entries, everything, record, stored, units
 from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import begun as started
 from tests.servers.redis_suite import namespace, server, start

@@ -20,8 +20,7 @@ from agent_memory.retrieval.query import Query
 from agent_memory.stores.redis import redis_options, redis_place
 from agent_memory.stores.redis import server as redis_server
 from agent_memory.stores.redis.kernel import RedisStore, prefix_of
-from agent_memory.testing.contract import draft, ranked, record, stored, together
-from agent_memory.testing.rewriting import entries
+from agent_memory.testing.contract import draft, entries, ranked, record, stored, together
 from tests.contract.clock_contract import ClockContract
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.memory_outage_contract import MemoryOutageContract

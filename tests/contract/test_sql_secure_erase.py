@@ -27,8 +27,7 @@ from agent_memory.stores.sql.migrations import table_name
 from agent_memory.stores.sql.sqlite_file import Connection
 from agent_memory.stores.sql.sqlite_pages import RawFile, gap, of_trees, page_size
 from agent_memory.stores.sql.store import SQLStore
-from agent_memory.testing.contract import draft, record, together, worded
-from agent_memory.testing.rewriting import entries
+from agent_memory.testing.contract import draft, entries, record, together, worded
 
 MARK = "c4n4ry"
 ENGINE = "agent_memory.stores.sql.sqlite"
