@@ -271,7 +271,7 @@ class AppendQueue(Generic[J, T]):
             pending.wakes.get()
         if pending.outcome is None:
             with lock:
-                if pending.outcome is None:
+                while pending.outcome is None:
                     self._lead()
         if isinstance(pending.outcome, Exception):
             raise pending.outcome
