@@ -1,5 +1,6 @@
 """The contract suite on MariaDB, and what only it does."""
 
+import ssl
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from tests.contract.sql_server_contract import ServerContract
 from tests.servers.mariadb import LONGEST, PASSWORD, MariaDBServer
 from tests.servers.sql import Served, empty_database, opened, serve
 
-pytest.importorskip("pymysql")
+mysql = pytest.importorskip("agent_memory.stores.sql.mysql")
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,12 @@ def test_a_message_above_max_allowed_packet_is_not_an_outage(server: Served) -> 
     assert store.append("s", [draft("c" * LONGEST)]).end == 2
     assert [e.message.text()[0] for e in store.read("s")] == ["a", "c"]
     store.close()
+
+
+def test_ssl_verify_identity_checks_the_host_name() -> None:
+    """Wrong: without `ssl_ca`, a server may show a certificate of any host."""
+    tls = mysql._Connection(defer_connect=True, ssl_verify_identity=True).ctx
+    assert (tls.check_hostname, tls.verify_mode) == (True, ssl.CERT_REQUIRED)
 
 
 def test_partly_created_tables_are_completed(server: Served, database: str) -> None:

@@ -1,5 +1,6 @@
 """The contract suite on PostgreSQL, and what only it does."""
 
+import re
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.kit import run
 from tests.servers.postgres import PASSWORD, PostgresServer
-from tests.servers.sql import Served, empty_database, opened, serve
+from tests.servers.sql import Served, empty_database, line_to, opened, serve
 
 pytest.importorskip("psycopg")
 
@@ -111,6 +112,24 @@ def test_database_settings_do_not_change_the_behaviour(server: Served, database:
     store.append("s", [draft("\\ ' 😀")])
     assert [e.message.content for e in store.read("s")] == ["\\ ' 😀"]
     store.close()
+
+
+@pytest.mark.parametrize("option", ["", "?pgbouncer=true"])
+def test_no_session_state_is_left_in_a_pooler(server: Served, option: str) -> None:
+    """Wrong: behind a pooler, settings or prepared statements reach or need another session."""
+    with line_to(server.private()) as line:
+        if not option:  # a pooler names a process id of its own
+            line.rewrite = lambda data: re.sub(
+                rb"(?s)K\0\0\0\x0c....", b"K\0\0\0\x0c\0\0\0\0", data
+            )
+        store = SQLStore(line.url + option, uuid4().hex)
+        for n in range(8):
+            store.append("s", [draft(f"{n}")])
+        with opened(line.url + option) as postgres:
+            assert postgres.read(lambda c: c.value("SHOW statement_timeout")) == "0"
+            text = "SELECT count(*) FROM pg_prepared_statements WHERE ? = 1"
+            assert [postgres.read(lambda c: c.value(text, [1])) for _ in range(8)] == [0] * 8
+        store.close()
 
 
 def test_a_write_that_waits_too_long_fails(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
