@@ -183,7 +183,7 @@ class ServerContract(ServerFixtures, SQLContract):
         with opened(own.url) as database:
             for text in LIMITED[scheme_of(own.url)]:
                 database.read(lambda c, text=text: c.value(text.format(guest, PASSWORD)))
-        few = SQLStore(own.url_of(own.url.rpartition("/")[2], user=guest))
+        few = SQLStore(own.url_of(own.url.rpartition("/")[2], user=guest), guest)
         together([partial(few.append, "s", [draft(f"{n}"), draft("x")]) for n in range(24)])
         assert stored(few).end == 48
         few.close()

@@ -48,8 +48,8 @@ class InTheWay(Exception):
     """A conflict with another transaction. A retry may succeed after that transaction ends."""
 
 
-class ServerFull(Exception):
-    """The server accepts no further connection now."""
+class ServerFull(InTheWay):
+    """The server permits no further connection now."""
 
 
 class Driver(ABC):
@@ -213,15 +213,7 @@ class ServerDatabase(SQLDatabase):
         self._places.clear()
 
     def _with_connection(self, work: Callable[[SQLConnection], T]) -> T:
-        deadline = time.monotonic() + _WAIT_SECONDS
-        while True:
-            try:
-                return self._on_a_place(work)
-            except ServerFull as full:
-                reason = str(full)
-            if time.monotonic() > deadline:
-                raise StoreUnavailable(reason)
-            self._places.wait_before_opening()
+        return _retried(lambda: self._on_a_place(work))
 
     def _on_a_place(self, work: Callable[[SQLConnection], T]) -> T:
         places = self._places
@@ -255,7 +247,11 @@ class ServerDatabase(SQLDatabase):
         raw = place.connection
         if raw is not None and _something_to_read(raw.fileno()):
             place.clear()
-        place.connection = place.connection or self._driver.connect()
+        try:
+            place.connection = place.connection or self._driver.connect()
+        except ServerFull:
+            self._places.wait_before_opening()
+            raise
         return place.connection
 
     def _new_places(self) -> Places[Any]:
