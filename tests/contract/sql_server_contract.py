@@ -23,7 +23,16 @@ from tests.contract.segments_contract import InSQL, SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.processes import check_fork, check_writers
 from tests.servers.postgres import PASSWORD
-from tests.servers.sql import Served, ServerFixtures, finished, line_to, opened, scheme_of, started
+from tests.servers.sql import (
+    Served,
+    ServerFixtures,
+    execute,
+    finished,
+    line_to,
+    opened,
+    scheme_of,
+    started,
+)
 
 CONNECTIONS = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'agent-memory'",
@@ -180,9 +189,7 @@ class ServerContract(ServerFixtures, SQLContract):
     def test_calls_wait_for_a_connection(self, server: Served, store: Store) -> None:
         """Wrong: calls fail because the server permits fewer connections than they could use."""
         own, guest = server.private(), f"few_{uuid4().hex[:8]}"
-        with opened(own.url) as database:
-            for text in LIMITED[scheme_of(own.url)]:
-                database.read(lambda c, text=text: c.value(text.format(guest, PASSWORD)))
+        execute(own.url, *(text.format(guest, PASSWORD) for text in LIMITED[scheme_of(own.url)]))
         few = SQLStore(own.url_of(own.url.rpartition("/")[2], user=guest), guest)
         together([partial(few.append, "s", [draft(f"{n}"), draft("x")]) for n in range(24)])
         assert stored(few).end == 48

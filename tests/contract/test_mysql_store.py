@@ -15,7 +15,7 @@ from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.servers.mariadb import LONGEST, PASSWORD, MariaDBServer
-from tests.servers.sql import Served, empty_database, opened, serve
+from tests.servers.sql import Served, empty_database, execute, opened, serve
 
 mysql = pytest.importorskip("agent_memory.stores.sql.mysql")
 
@@ -48,12 +48,8 @@ def test_a_missing_create_permission_is_reported_clearly(server: Served, databas
     """Wrong: a missing permission raises a driver's error that names no setting."""
     own = server.private()
     guest, name = f"guest_{uuid4().hex[:8]}", database.rpartition("/")[2]
-    with opened(database) as mariadb:
-        for statement in (
-            f"CREATE USER {guest}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
-            f"GRANT SELECT ON {name}.* TO {guest}@'127.0.0.1'",
-        ):
-            mariadb.read(lambda c, statement=statement: c.value(statement))
+    user = f"CREATE USER {guest}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'"
+    execute(database, user, f"GRANT SELECT ON {name}.* TO {guest}@'127.0.0.1'")
     url = own.url_of(name, user=guest)
     with pytest.raises(StoreUnavailable, match=r"CREATE command denied .*setting `store`"):
         SQLStore(url)
@@ -86,10 +82,7 @@ def test_ssl_verify_identity_checks_the_host_name() -> None:
 def test_partly_created_tables_are_completed(server: Served, database: str) -> None:
     """Wrong: a process that died while it created the tables blocks all others."""
     server.private()
-    half = SCHEMAS["mariadb"][:3]
-    with opened(database) as mariadb:
-        for text in half:
-            mariadb.read(lambda c, text=text: c.define(text))
+    execute(database, *SCHEMAS["mariadb"][:3])
     store = SQLStore(database)
     assert store.append("s", [draft("a")]).end == 1
     with opened(database) as mariadb:
