@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from agent_memory.errors import StoreUnavailable
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing import StoreContract
@@ -20,13 +22,39 @@ from tests.contract.long_log_contract import LongLogContract, Steps
 from tests.contract.segments_contract import InSQL, SegmentsContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.processes import check_fork, check_writers
-from tests.servers.sql import Served, ServerFixtures, finished, line_to, opened, scheme_of, started
+from tests.servers.postgres import PASSWORD
+from tests.servers.sql import (
+    Served,
+    ServerFixtures,
+    execute,
+    finished,
+    line_to,
+    opened,
+    scheme_of,
+    started,
+)
 
 CONNECTIONS = {
     "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'agent-memory'",
     "mysql": "SELECT count(*) FROM information_schema.processlist WHERE user = 'owner'",
 }
 
+# users who may have one connection
+LIMITED = {
+    "postgresql": ("CREATE ROLE {} LOGIN PASSWORD '{}' CONNECTION LIMIT 1 IN ROLE owner",),
+    "mysql": (
+        "CREATE USER {0}@'127.0.0.1' IDENTIFIED BY '{1}' WITH MAX_USER_CONNECTIONS 1",
+        "GRANT ALL ON *.* TO {0}@'127.0.0.1'",
+    ),
+}
+# makes new connections read-only, and undoes this
+DEMOTED = {
+    "postgresql": tuple(
+        f"ALTER ROLE owner {change}"
+        for change in ("SET default_transaction_read_only = on", "RESET ALL")
+    ),
+    "mysql": ("SET GLOBAL tx_read_only = 1", "SET GLOBAL tx_read_only = 0"),
+}
 DEADLOCKS = {
     "postgresql": "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
     "mysql": "SELECT variable_value FROM information_schema.global_status "
@@ -157,6 +185,29 @@ class ServerContract(ServerFixtures, SQLContract):
     def test_concurrent_processes_can_append(self, server: Served, namespace: str) -> None:
         """Wrong: processes that start together create a table twice, or lose a message."""
         check_writers(server.url, namespace, 2, 40)
+
+    def test_calls_wait_for_a_connection(self, server: Served, store: Store) -> None:
+        """Wrong: calls fail because the server permits fewer connections than they could use."""
+        own, guest = server.private(), f"few_{uuid4().hex[:8]}"
+        execute(own.url, *(text.format(guest, PASSWORD) for text in LIMITED[scheme_of(own.url)]))
+        few = SQLStore(own.url_of(own.url.rpartition("/")[2], user=guest), guest)
+        together([partial(few.append, "s", [draft(f"{n}"), draft("x")]) for n in range(24)])
+        assert stored(few).end == 48
+        few.close()
+
+    def test_a_failover_ends_the_connections_to_the_old_primary(self, server: Served) -> None:
+        """Wrong: after a failover, all writes go to the demoted server until the process ends."""
+        demote, promote = DEMOTED[scheme_of(server.private().url)]
+        with opened(server.url) as database:
+            database.read(lambda c: c.value(demote))
+            store = SQLStore(server.url, uuid4().hex)
+            together([partial(store.head, "s")] * 8)
+            with pytest.raises(StoreUnavailable, match=r"(?i)read.only"):
+                store.append("s", [draft("a")])
+            database.read(lambda c: c.value(promote))
+        together([partial(store.append, "s", [draft("b")])] * 8)
+        assert stored(store).end == 8
+        store.close()
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
     def test_a_forked_child_shares_no_connection(self, server: Served, namespace: str) -> None:

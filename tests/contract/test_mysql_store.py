@@ -1,5 +1,6 @@
 """The contract suite on MariaDB, and what only it does."""
 
+import ssl
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -14,9 +15,9 @@ from tests.contract.sql_migration_contract import MigrationContract
 from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.servers.mariadb import LONGEST, PASSWORD, MariaDBServer
-from tests.servers.sql import Served, empty_database, opened, serve
+from tests.servers.sql import Served, empty_database, execute, opened, serve
 
-pytest.importorskip("pymysql")
+mysql = pytest.importorskip("agent_memory.stores.sql.mysql")
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +48,8 @@ def test_a_missing_create_permission_is_reported_clearly(server: Served, databas
     """Wrong: a missing permission raises a driver's error that names no setting."""
     own = server.private()
     guest, name = f"guest_{uuid4().hex[:8]}", database.rpartition("/")[2]
-    with opened(database) as mariadb:
-        for statement in (
-            f"CREATE USER {guest}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
-            f"GRANT SELECT ON {name}.* TO {guest}@'127.0.0.1'",
-        ):
-            mariadb.read(lambda c, statement=statement: c.value(statement))
+    user = f"CREATE USER {guest}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'"
+    execute(database, user, f"GRANT SELECT ON {name}.* TO {guest}@'127.0.0.1'")
     url = own.url_of(name, user=guest)
     with pytest.raises(StoreUnavailable, match=r"CREATE command denied .*setting `store`"):
         SQLStore(url)
@@ -76,13 +73,16 @@ def test_a_message_above_max_allowed_packet_is_not_an_outage(server: Served) -> 
     store.close()
 
 
+def test_ssl_verify_identity_checks_the_host_name() -> None:
+    """Wrong: without `ssl_ca`, a server may show a certificate of any host."""
+    tls = mysql._Connection(defer_connect=True, ssl_verify_identity=True).ctx
+    assert (tls.check_hostname, tls.verify_mode) == (True, ssl.CERT_REQUIRED)
+
+
 def test_partly_created_tables_are_completed(server: Served, database: str) -> None:
     """Wrong: a process that died while it created the tables blocks all others."""
     server.private()
-    half = SCHEMAS["mariadb"][:3]
-    with opened(database) as mariadb:
-        for text in half:
-            mariadb.read(lambda c, text=text: c.define(text))
+    execute(database, *SCHEMAS["mariadb"][:3])
     store = SQLStore(database)
     assert store.append("s", [draft("a")]).end == 1
     with opened(database) as mariadb:

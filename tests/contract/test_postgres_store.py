@@ -1,5 +1,6 @@
 """The contract suite on PostgreSQL, and what only it does."""
 
+import re
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from tests.contract.sql_outage_contract import OutageContract
 from tests.contract.sql_server_contract import ServerContract
 from tests.kit import run
 from tests.servers.postgres import PASSWORD, PostgresServer
-from tests.servers.sql import Served, empty_database, opened, serve
+from tests.servers.sql import Served, empty_database, execute, line_to, opened, serve
 
 pytest.importorskip("psycopg")
 
@@ -55,12 +56,8 @@ def test_a_missing_create_permission_is_reported_clearly(server: Served, databas
     """Wrong: a missing permission raises a driver's error that names no setting."""
     own = server.private()
     guest = f"guest_{uuid4().hex}"
-    with opened(database) as postgres:
-        for statement in (
-            f"CREATE ROLE {guest} LOGIN PASSWORD '{PASSWORD}'",
-            "REVOKE CREATE ON SCHEMA public FROM public",
-        ):
-            postgres.read(lambda c, statement=statement: c.value(statement))
+    role = f"CREATE ROLE {guest} LOGIN PASSWORD '{PASSWORD}'"
+    execute(database, role, "REVOKE CREATE ON SCHEMA public FROM public")
     url = own.url_of(database.rpartition("/")[2], user=guest)
     with pytest.raises(StoreUnavailable, match=r"permission denied .*setting `store`"):
         SQLStore(url)
@@ -73,8 +70,7 @@ def test_a_database_with_another_encoding_is_refused(server: Served) -> None:
     """Wrong: a database with another encoding is accepted, and refuses some messages later."""
     own, name = server.private(), f"latin_{uuid4().hex}"
     latin = f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'"
-    with opened(own.url) as postgres:
-        postgres.read(lambda c: c.value(latin))
+    execute(own.url, latin)
     with pytest.raises(ConfigError, match="LATIN1"):
         SQLStore(own.url_of(name))
 
@@ -85,10 +81,8 @@ def test_durability_is_set(
 ) -> None:
     """Wrong: an update that should survive a power loss is only in the server's memory."""
     server.private()
-    with opened(database) as postgres:
-        name = database.rpartition("/")[2]
-        off = f"ALTER DATABASE {name} SET synchronous_commit = off"
-        postgres.read(lambda c: c.value(off))
+    name = database.rpartition("/")[2]
+    execute(database, f"ALTER DATABASE {name} SET synchronous_commit = off")
     with opened(database, durability) as postgres:
         assert postgres.read(lambda c: c.value("SHOW synchronous_commit")) == commit
 
@@ -97,13 +91,11 @@ def test_database_settings_do_not_change_the_behaviour(server: Served, database:
     """Wrong: settings of the database change the isolation level, timeouts or encoding."""
     server.private()
     name = database.rpartition("/")[2]
-    with opened(database) as postgres:
-        for setting in (
-            "default_transaction_isolation = 'serializable'", "statement_timeout = 9000",
-            "client_encoding = 'latin1'", "standard_conforming_strings = off",
-        ):  # fmt: skip
-            text = f"ALTER DATABASE {name} SET {setting}"
-            postgres.read(lambda c, text=text: c.value(text))
+    settings = (
+        "default_transaction_isolation = 'serializable'", "statement_timeout = 9000",
+        "client_encoding = 'latin1'", "standard_conforming_strings = off",
+    )  # fmt: skip
+    execute(database, *(f"ALTER DATABASE {name} SET {setting}" for setting in settings))
     with opened(database) as postgres:
         assert postgres.read(lambda c: c.value("SHOW transaction_isolation")) == "read committed"
         assert postgres.read(lambda c: c.value("SHOW statement_timeout")) == "20s"
@@ -111,6 +103,24 @@ def test_database_settings_do_not_change_the_behaviour(server: Served, database:
     store.append("s", [draft("\\ ' 😀")])
     assert [e.message.content for e in store.read("s")] == ["\\ ' 😀"]
     store.close()
+
+
+@pytest.mark.parametrize("option", ["", "?pgbouncer=true"])
+def test_no_session_state_is_left_in_a_pooler(server: Served, option: str) -> None:
+    """Wrong: behind a pooler, settings or prepared statements reach or need another session."""
+    with line_to(server.private()) as line:
+        if not option:  # a pooler names a process id of its own
+            line.rewrite = lambda data: re.sub(
+                rb"(?s)K\0\0\0\x0c....", b"K\0\0\0\x0c\0\0\0\0", data
+            )
+        store = SQLStore(line.url + option, uuid4().hex)
+        for n in range(8):
+            store.append("s", [draft(f"{n}")])
+        with opened(line.url + option) as postgres:
+            assert postgres.read(lambda c: c.value("SHOW statement_timeout")) == "0"
+            text = "SELECT count(*) FROM pg_prepared_statements WHERE ? = 1"
+            assert [postgres.read(lambda c: c.value(text, [1])) for _ in range(8)] == [0] * 8
+        store.close()
 
 
 def test_a_write_that_waits_too_long_fails(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,9 +154,7 @@ def test_a_commit_that_the_server_refuses_is_retried(database: str) -> None:
         "CREATE CONSTRAINT TRIGGER refusing AFTER INSERT ON agent_memory_messages "
         "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()",
     )
-    with opened(database) as postgres:
-        for text in refuse:
-            postgres.read(lambda c, text=text: c.value(text))
+    execute(database, *refuse)
     assert store.append("s", [draft("b")]).end == 2
     assert store.append("s", [draft("rules", role="system")]).end == 3
     assert store.append("t", [draft("c")]).end == 1

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ from agent_memory.testing.contract import draft, entries, ranked, record, stored
 from tests.contract.clock_contract import ClockContract
 from tests.contract.long_log_contract import LongLogContract
 from tests.contract.memory_outage_contract import MemoryOutageContract
+from tests.servers.process import free_port
 from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import RedisContract, Start, begun, namespace, server, start, store
-from tests.servers.sql import told_nothing
+from tests.servers.sql import line_to, told_nothing
 
 __all__ = ["namespace", "server", "start", "store"]
 
@@ -72,6 +74,28 @@ def test_a_call_to_a_hanging_server_raises_an_error_in_time(
     assert stored(store).session_id == "s"
     ends = {store.append("s", [draft("b")]).end, len(store.read("s"))}
     assert ends in ({2}, {3})
+
+
+def test_calls_wait_for_a_connection(server: RedisServer, store: RedisStore) -> None:
+    """Wrong: calls fail because the server permits fewer connections than they could use."""
+    store._server.ask("CONFIG", "SET", "maxclients", "1")
+    together([partial(store.append, "s", [draft(f"{n}")]) for n in range(24)])
+    assert stored(store).end == 24
+
+
+def test_a_failover_ends_the_connections_to_the_old_primary(start: Start) -> None:
+    """Wrong: after a failover, all writes go to the demoted server until the process ends."""
+    old, new = start(), start("--appendonly", "no")
+    with line_to(old) as line:
+        store = RedisStore(line.url)
+        together([partial(store.head, "s")] * 8)
+        old.answer(f"REPLICAOF 127.0.0.1 {free_port()}".encode())
+        line.target = new.port
+        with pytest.raises(StoreUnavailable, match="READONLY"):
+            store.append("s", [draft("a")])
+        together([partial(store.append, "s", [draft("b")])] * 8)
+        assert stored(store).end == 8
+        store.close()
 
 
 def test_a_server_out_of_memory_refuses_writes_but_not_deletions(store: RedisStore) -> None:

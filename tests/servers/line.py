@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
@@ -10,7 +11,7 @@ class Line:
     """Forward bytes between clients and a server on 127.0.0.1."""
 
     def __init__(self, port: int) -> None:
-        self._server = port
+        self.target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._ends: list[socket.socket] = [self._listener]
         self.port: int = self._listener.getsockname()[1]
@@ -20,6 +21,7 @@ class Line:
         self.lose_answer = False
         self.answers_left: int | None = None
         self.odds = 0.0
+        self.rewrite: Callable[[bytes], bytes] = bytes  # changes the answers
         self._random = Random(port)
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -33,7 +35,7 @@ class Line:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._server))
+                server = socket.create_connection(("127.0.0.1", self.target))
                 self._ends += [client, server]
                 for pair in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
@@ -51,7 +53,7 @@ class Line:
                 if self._random.random() < self.odds:
                     break
                 if not self.dead:
-                    target.sendall(data)
+                    target.sendall(self.rewrite(data) if answers else data)
         for end in (source, target):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -53,8 +53,7 @@ def serve(kind: Callable[[], Any], variable: str) -> Iterator[Served]:
 def empty_database(server: Served) -> str:
     """Yield the URL of a new database on the private server."""
     own, name = server.private(), f"empty_{uuid4().hex}"
-    with opened(own.url) as database:
-        database.read(lambda connection: connection.value(f"CREATE DATABASE {name}"))
+    execute(own.url, f"CREATE DATABASE {name}")
     return own.url_of(name)
 
 
@@ -90,6 +89,12 @@ def opened(url: str, durability: Durability = "process") -> Iterator[ServerDatab
     database = open_server(url, durability)
     yield database
     database.close()
+
+
+def execute(url: str, *statements: str) -> None:
+    with opened(url) as database:
+        for text in statements:
+            database.read(lambda c, text=text: c.value(text))
 
 
 @contextmanager

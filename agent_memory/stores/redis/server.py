@@ -31,6 +31,7 @@ CALL_SECONDS = 10.0
 _MOST = 32
 _HOPS = 5
 _REWRITE_SECONDS = 5.0
+_FULL, _FULL_SECONDS = "max number of clients", 0.05
 _REFUSALS = (exceptions.BusyLoadingError, exceptions.ReadOnlyError, exceptions.OutOfMemoryError)
 _NOT_NOW = ("MISCONF", "NOREPLICAS", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "OOM")
 _WITHIN = re.compile(r": -([A-Z]+) ")
@@ -153,10 +154,15 @@ class RedisServer:
     def close(self) -> None:
         """Close the connections. A connection in use is closed after its call. Idempotent."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().disconnect()
+        self._disconnect()
         for node in [*self._nodes.values()]:
             node.close()
+
+    def _disconnect(self) -> None:
+        """Close the idle connections."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.disconnect()
 
     def _again(self, ask: Callable[[], T]) -> T:
         try:
@@ -197,23 +203,36 @@ class RedisServer:
             raise StoreUnavailable(
                 f"All {_MOST} connections to the Redis server at {self.place} are in use."
             )
-        free = self._free
+        free, deadline = self._free, time.monotonic() + CALL_SECONDS
         try:
-            connection = self._connected()
-            try:
-                if asking:
-                    _answer(connection, ("ASKING",), self.place)
-                answer = _answer(connection, command, self.place)
-            except BaseException:
-                connection.disconnect()  # a late answer must not be read as the next call's
-                raise
-            self._idle.append(connection)
+            while True:
+                try:
+                    answer = self._exchanged(command, asking)
+                    break
+                except exceptions.ConnectionError as error:
+                    if _FULL not in str(error) or time.monotonic() > deadline:
+                        raise
+                    time.sleep(_FULL_SECONDS)  # meanwhile another thread may end its call
             if self._closed:
                 self.close()
         finally:
             free.release()
         if isinstance(answer, Exception):
+            if "READONLY" in str(answer):  # after a failover, the address leads to another server
+                self._disconnect()
             raise answer
+        return answer
+
+    def _exchanged(self, command: Sequence[Argument], asking: bool) -> Any:
+        connection = self._connected()
+        try:
+            if asking:
+                _answer(connection, ("ASKING",), self.place)
+            answer = _answer(connection, command, self.place)
+        except BaseException:
+            connection.disconnect()  # a late answer must not be read as the next call's
+            raise
+        self._idle.append(connection)
         return answer
 
     def _connected(self) -> Any:
@@ -329,6 +348,8 @@ def _answer(connection: Any, command: Sequence[Argument], place: str) -> Any:
     except exceptions.BusyLoadingError:
         raise
     except (exceptions.ConnectionError, OSError) as error:
+        if _FULL in str(error):  # the server has not run the command
+            raise
         raise Lost(str(failure(error, place))) from error
 
 

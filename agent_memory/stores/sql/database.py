@@ -21,6 +21,7 @@ T = TypeVar("T")
 _random = Random()  # the global generator belongs to the application
 C = TypeVar("C", bound="_Closes")
 
+_FULL_SECONDS = 1.0
 _LOOK_SECONDS = 0.1  # the longest time until a waiting thread looks for a free place again
 
 
@@ -136,13 +137,23 @@ class Places(Generic[C]):
         self._all: list[Place[C]] = [Place(number < idle, errors) for number in range(most)]
         self._freed: SimpleQueue[None] = SimpleQueue()
         self._awaited: set[int] = set()  # the threads that wait
+        self._opens_after = 0.0
 
     def __iter__(self) -> Iterator[Place[C]]:
         return iter(self._all)
 
     def free(self) -> Place[C] | None:
-        """Return the first free place, which most likely has an open connection, or None."""
-        return next((place for place in self._all if not place.lock.locked()), None)
+        """Return a free place, if possible with an open connection; None if there is none."""
+        free = (place for place in self._all if not place.lock.locked())
+        first = next(free, None)
+        if first is None or first.connection is not None:
+            return first
+        is_opening = monotonic() > self._opens_after
+        return next((place for place in free if place.connection), first if is_opening else None)
+
+    def wait_before_opening(self) -> None:
+        """Use only open connections for a moment, because the server accepts no further one."""
+        self._opens_after = monotonic() + _FULL_SECONDS
 
     def any(self) -> Place[C]:
         return self.free() or _random.choice(self._all)

@@ -32,12 +32,14 @@ _FORBIDDEN = {
     ER.COLUMNACCESS_DENIED_ERROR,
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
 }
+_FULL = {ER.CON_COUNT_ERROR, ER.TOO_MANY_USER_CONNECTIONS, ER.USER_LIMIT_REACHED}
+_READ_ONLY = {ER.OPTION_PREVENTS_STATEMENT, 1792, 1836}  # 1792: ... in a read-only transaction
 _UNAVAILABLE = {
     *_FORBIDDEN,
     ER.CON_COUNT_ERROR,
     ER.DISK_FULL,
     ER.LOCK_WAIT_TIMEOUT,
-    ER.OPTION_PREVENTS_STATEMENT,  # read-only, like a replica
+    *_READ_ONLY,
     1969,  # MariaDB's max_statement_time
 }
 _SETTINGS = "SET SESSION innodb_lock_wait_timeout = %s, wait_timeout = 600"
@@ -79,6 +81,8 @@ class _Connection(_Base):  # type: ignore[misc]
         key = repr(sslp)
         if key not in _contexts:
             _contexts[key] = super()._create_ssl_ctx(sslp)
+            if sslp.get("check_hostname"):  # without `ssl_ca`, PyMySQL checks no host name
+                _contexts[key].check_hostname = True
         return _contexts[key]
 
     def query(self, sql: Any, unbuffered: bool = False) -> Any:
@@ -145,6 +149,10 @@ class MySQLDriver(server.Driver):
             )
         except (pymysql.Error, OSError) as error:
             reason = _error_text(error)
+            if _code(error) in _FULL:
+                raise server.ServerFull(
+                    f"The MySQL server at {self._place} accepts no connection: {reason}"
+                ) from None
         except RuntimeError as error:  # PyMySQL raises it without the package `cryptography`
             reason = str(error)
         raise StoreUnavailable(
@@ -184,6 +192,8 @@ class MySQLDriver(server.Driver):
             return server.ConnectionLost(reason)
         if code in _IN_THE_WAY:
             return server.InTheWay(reason)
+        if code in _READ_ONLY:  # after a failover, the address leads to another server
+            raw.broken = True
         if code in _FORBIDDEN:
             return StoreUnavailable(f"{reason} {server.GRANT}")
         if code == ER.NO_SUCH_TABLE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from time import monotonic
 from typing import Any, TypeVar
@@ -22,16 +23,19 @@ T = TypeVar("T")
 # serialization failure, deadlock, and a row, table or type that another transaction created
 _IN_THE_WAY = {"40001", "40P01", "23505", "42P07", "42710"}
 _UNAVAILABLE = ("08", "25006", "28", "3D", "42501", "53", "55P03", "57", "58")
+_POOLED = "pgbouncer=true"  # the option of a URL for a pooler in transaction mode
+# texts of servers and poolers: an error of connecting has no code
+_FULL = re.compile("too many|connection slots|no more connections|max client", re.IGNORECASE)
 _LOST = {"57P01", "57P02", "57P03"}  # the server shuts down, crashed, or starts
-_SETTINGS = (
-    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; "
-    f"SET statement_timeout = '{CALL_SECONDS}s'; SET lock_timeout = '{LOCK_SECONDS}s'; "
-    "SET idle_in_transaction_session_timeout = '60s'"  # frees a suspended process's locks
-)
-_SYNC = (
-    "SELECT set_config('synchronous_commit', 'on', false) "
-    "WHERE current_setting('synchronous_commit') = 'off'"
-)
+# A pooler lends a server's session to other clients after each transaction, so that settings and
+# prepared statements do not stay. Its clients see another process id than the server's.
+_SETTINGS = """
+SELECT set_config(name, value, false)
+FROM (VALUES ('default_transaction_isolation', 'read committed'), ('statement_timeout', '{}s'),
+  ('lock_timeout', '{}s'), ('idle_in_transaction_session_timeout', '60s'),
+  ('synchronous_commit', 'on')) AS settings (name, value)
+WHERE pg_backend_pid() = {} AND (name <> 'synchronous_commit' OR current_setting(name) = {})
+"""
 
 
 class _Slow(psycopg.OperationalError):
@@ -76,10 +80,12 @@ class PostgresDriver(server.Driver):
 
     def __init__(self, url: str, durability: Durability | None) -> None:
         self._durability = durability
-        rest = url.partition("://")[2]
-        place, _, database = rest.partition("?")[0].partition("/")
+        rest, _, query = url.partition("://")[2].partition("?")
+        place, _, database = rest.partition("/")
+        self._is_pooled = _POOLED in query.split("&")
+        options = "&".join(option for option in query.split("&") if option != _POOLED)
         try:
-            address = conninfo_to_dict(f"postgresql://{rest}")
+            address = conninfo_to_dict(f"postgresql://{rest}?{options}")
         except psycopg.Error:
             address = None
         # an unescaped "@", perhaps in the password, would make libpq misread the host
@@ -89,7 +95,8 @@ class PostgresDriver(server.Driver):
             raise ConfigError(
                 "The setting `store` is not a URL that PostgreSQL can read. Write "
                 "postgresql://user:password@host:5432/database, with %-escapes for special "
-                "characters in the password."
+                "characters in the password. After a question mark it may have options of libpq, "
+                f"such as sslmode=require, and {_POOLED}. Remove other options."
             )
         defaults = {"connect_timeout": CONNECT_SECONDS, "application_name": "agent-memory"}
         self._arguments: dict[str, Any] = {**defaults, **address, "client_encoding": "utf8"}
@@ -99,6 +106,8 @@ class PostgresDriver(server.Driver):
             return _Connection.connect(autocommit=True, **self._arguments)
         except psycopg.Error as error:
             reason = " ".join(str(error).split()).rstrip(".?")
+        if _FULL.search(reason):
+            raise server.ServerFull(f"The PostgreSQL server accepts no connection: {reason}.")
         raise StoreUnavailable(
             f"The PostgreSQL server could not be used: {reason}. Check that it runs, and that "
             "host, port, user, password and database in the setting `store` are correct."
@@ -113,12 +122,18 @@ class PostgresDriver(server.Driver):
             )
         # with one type for all integers, each statement is prepared only once
         raw.adapters.register_dumper(int, Int8BinaryDumper)
-        raw.execute(_SETTINGS.encode())
-        if self._durability != "process":
-            raw.execute(_SYNC)
-        raw.seconds = (
-            CALL_SECONDS + 2.0
-        )  # more than the server's limit, which then ends the call first
+        pid = 0 if self._is_pooled else raw.info.backend_pid
+        weak = "''" if self._durability == "process" else "'off'"
+        text = _SETTINGS.format(CALL_SECONDS, LOCK_SECONDS, pid, weak)
+        if not raw.execute(text.encode()).fetchall():
+            raw.prepare_threshold = None
+            commits = raw.execute(b"SHOW synchronous_commit").fetchone()
+            if commits == ("off",) and self._durability != "process":
+                raise ConfigError(
+                    "Behind a pooler, the PostgreSQL database itself must sync commits. Run ALTER "
+                    "DATABASE name SET synchronous_commit = on, or set durability to process."
+                )
+        raw.seconds = CALL_SECONDS + 2.0  # the server's own limit ends a call first
 
     def cursor(self, raw: _Connection, *, has_values: bool) -> Any:
         return raw.cursor(binary=has_values)
@@ -137,6 +152,8 @@ class PostgresDriver(server.Driver):
             return server.ConnectionLost(reason)
         if state in _IN_THE_WAY:
             return server.InTheWay(reason)
+        if state == "25006":  # read-only: after a failover, the address leads to another server
+            raw.close()
         if state == "42501":
             return StoreUnavailable(f"{reason} {server.GRANT}")
         if state == "42P01":

@@ -48,6 +48,10 @@ class InTheWay(Exception):
     """A conflict with another transaction. A retry may succeed after that transaction ends."""
 
 
+class ServerFull(InTheWay):
+    """The server permits no further connection now."""
+
+
 class Driver(ABC):
     """A driver of one server. Its connections commit each statement separately.
 
@@ -75,7 +79,7 @@ class Driver(ABC):
 
     @abstractmethod
     def open(self) -> Any:
-        """Return a new connection with the driver's defaults."""
+        """Return a new connection with the driver's defaults, or raise `ServerFull`."""
 
     @abstractmethod
     def set_up(self, raw: Any) -> None:
@@ -209,24 +213,31 @@ class ServerDatabase(SQLDatabase):
         self._places.clear()
 
     def _with_connection(self, work: Callable[[SQLConnection], T]) -> T:
+        return _retried(lambda: self._on_a_place(work))
+
+    def _on_a_place(self, work: Callable[[SQLConnection], T]) -> T:
         places = self._places
         place = places.awaited(_WAIT_SECONDS)
         if place is None:
             raise StoreUnavailable(
-                f"All {_MOST_CONNECTIONS} connections of the store have been busy for "
-                f"{_WAIT_SECONDS:.0f} seconds. The server is too slow for so many threads."
+                f"All connections of the store have been busy for {_WAIT_SECONDS:.0f} seconds. The "
+                "server is too slow, or permits too few connections, for so many threads."
             )
+        is_broken = False
         try:
             with place.lock:
                 raw = self._ready(place)
                 try:
                     return work(ServerConnection(raw, self._driver))
                 finally:
-                    if not place.keeps or not raw.is_usable:
+                    is_broken = not raw.is_usable
+                    if is_broken or not place.keeps:
                         place.clear()
         finally:
             places.tell()
-            if self._closed:  # closed meanwhile: the released connection would stay open
+            # the other connections may be to the same lost or read-only server. If the store was
+            # closed meanwhile, the released connection would stay open
+            if is_broken or self._closed:
                 places.clear()
 
     def _ready(self, place: Place[Any]) -> Any:
@@ -236,7 +247,11 @@ class ServerDatabase(SQLDatabase):
         raw = place.connection
         if raw is not None and _something_to_read(raw.fileno()):
             place.clear()
-        place.connection = place.connection or self._driver.connect()
+        try:
+            place.connection = place.connection or self._driver.connect()
+        except ServerFull:
+            self._places.wait_before_opening()
+            raise
         return place.connection
 
     def _new_places(self) -> Places[Any]:
