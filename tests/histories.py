@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent_memory.core.messages import Message, content_text
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import pairs, shape_of
-from agent_memory.core.window import apply, choose_cut, visible
+from agent_memory.core.window import apply, choose_cut, is_user, turns, units, visible
 
 Json = dict[str, Any]
 
@@ -303,6 +303,14 @@ def _has_parts(view: Mapping[str, Any]) -> bool:
 
 
 def least(entries: Sequence[Entry]) -> int:
-    """Return the smallest number of messages that a legal cut can leave."""
+    """Return the number of messages that always stay: those of the smallest legal cut, or the
+    newest step with the first and the last question of its turn."""
+    shown = visible(entries, was_cut=False)
+    if not shown:
+        return 0
     cut = choose_cut(entries, PLENTY, 1)
-    return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)
+    after = visible(apply(entries, cut), was_cut=True) if cut else shown
+    steps = units(turns(shown)[-1])
+    asking = [step for step in steps if any(map(is_user, step))]
+    stay = [step for step in steps if shown[-1] in step or step in (asking[:1] + asking[-1:])]
+    return max(len(after), sum(map(len, stay)))
