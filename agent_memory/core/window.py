@@ -314,7 +314,10 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
     newest = next((i for i in reversed(range(len(entries))) if is_user(entries[i])), 0)
     if newest > len(settled):
         layout = before.with_more(_laid_out(entries[len(settled) : newest]))
-        is_closed = not (layout.pending or layout.orphans)  # later entries cannot complete a pair
+        # Later entries cannot complete a pair, or replace a result that precedes its call.
+        is_closed = not (layout.pending or layout.orphans) and not any(
+            shape_of(entries[first].message).answers for first in {*layout.group[len(settled) :]}
+        )
         if is_closed and are_final(entry.message for entry in entries[len(settled) : newest]):
             before, settled = layout, entries[:newest]
     layout = before.with_more(_laid_out(entries[len(settled) :]))

@@ -398,6 +398,13 @@ def test_a_cached_layout_extends_to_the_layout_of_a_longer_window(seed: int) -> 
         assert window._layout(said) == window._laid_out(said)
 
 
+def test_a_call_with_an_earlier_result_may_get_a_later_one() -> None:
+    """Wrong: a cached layout pairs a call with another result than a new process does."""
+    entries = entries_of([U, result("a"), call(["a"]), U, result("a")])
+    for end in (4, 5):
+        assert window._layout(entries[:end]) == window._laid_out(entries[:end])
+
+
 COUNTER = TokenCounter()
 
 
