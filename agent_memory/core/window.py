@@ -372,13 +372,13 @@ def _laid_out(entries: Sequence[Entry]) -> _Layout:
 
 def _last_continued(shapes: Sequence[Shape], group: Sequence[int], incomplete: set[int]) -> int:
     """Return the last index such that calls before it do not wait for results; see `_laid_out`."""
+    says = [shape.speaks and shape.role not in SYSTEM_ROLES for shape in shapes]
     last = len(shapes)
     while last := last - 1:
-        shape = shapes[last]
-        if shape.speaks and shape.role not in SYSTEM_ROLES:
+        if says[last]:
             break
-        if shape.calls and group[last] not in incomplete:
-            return max((i for i in range(last) if shapes[i].answers or shapes[i].speaks), default=0)
+        if shapes[last].calls and group[last] not in incomplete:
+            return max((i for i in range(last) if shapes[i].answers or says[i]), default=0)
     return last
 
 

@@ -334,6 +334,8 @@ def test_pending_calls_are_never_cut() -> None:
     rounds = [U, call(["a"]), result("a"), call(["b"]), result("b")]
     assert choose_cut(entries_of(rounds, (40, 5, 5, 30, 40)), 100) == Cut(3, (1,))
     assert choose_cut(entries_of(rounds, (999, 5, 5, 5, 5)), 10) == Cut(3, (1,))
+    # a system message does not end the wait for a result
+    assert snap(entries_of([U, call(["a"]), S, call(["b"]), result("b")]), 3) == 1
 
 
 def test_a_result_without_its_siblings_is_shown_after_the_next_message() -> None:
