@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from agent_memory.core.messages import Message, content_text
+from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.shapes import pairs, shape_of
 from agent_memory.core.window import apply, choose_cut, is_user, turns, units, visible
@@ -277,29 +277,16 @@ def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:
 def torn(entries: Sequence[Entry]) -> list[str]:
     """Return the results among these entries without their call, and the messages without text
     whose calls all lack a result."""
+    shapes = [shape_of(entry.message) for entry in entries]
+    answered = {place for place, _ in pairs(shapes).values()}
     calls, results, lonely = Counter[str](), Counter[str](), list[str]()
-    answered = {
-        place for place, _ in pairs([shape_of(entry.message) for entry in entries]).values()
-    }
-    for place, entry in enumerate(entries):
-        views = entry.message.views() or [{"role": "none"}]
-        spoken = [one for one in views if one["role"] not in ("tool", "function")]
-        says = any(content_text(one.get("content")).strip() or _has_parts(one) for one in spoken)
-        for view in views:
-            if view["role"] in ("tool", "function") and not says:
-                results[str(view.get("tool_call_id", f"function {view.get('name')}"))] += 1
-            keys = [str(one.get("id")) for one in view.get("tool_calls") or ()]
-            if view.get("function_call"):
-                keys.append(f"function {view['function_call'].get('name')}")
-            calls.update(keys)
-            lonely += keys if not says and place not in answered else []
+    for place, shape in enumerate(shapes):
+        ids = [str(one.id) for one in shape.calls]
+        calls.update(ids)
+        if not shape.speaks:
+            results.update(str(one.id) for one in shape.answers)
+            lonely += ids if place not in answered else []
     return [*(results - calls), *lonely]
-
-
-def _has_parts(view: Mapping[str, Any]) -> bool:
-    content = view.get("content")
-    parts = content if isinstance(content, list) else []
-    return any(part.get("type") != "text" for part in parts if isinstance(part, dict))
 
 
 def least(entries: Sequence[Entry]) -> int:

@@ -1,5 +1,7 @@
 """Ids: which are accepted, and how those of shared namespaces are distinguished."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +22,7 @@ from agent_memory.core.limits import (
 from agent_memory.errors import InvalidId
 
 
-def taken(check: object, *given: object) -> bool:
-    assert callable(check)
+def taken(check: Callable[..., object], *given: object) -> bool:
     try:
         check(*given)
     except InvalidId:

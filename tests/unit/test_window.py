@@ -18,6 +18,7 @@ from agent_memory.core.window import (
     apply,
     choose_cut,
     guarded,
+    is_user,
     passes,
     snap,
     turns,
@@ -49,13 +50,6 @@ def seqs(entries: Sequence[Entry]) -> list[int]:
 
 def cost(entries: Sequence[Entry]) -> int:
     return sum(entry.tokens for entry in entries if not entry.message.is_system)
-
-
-wrong = torn
-
-
-def is_user(entry: Entry) -> bool:
-    return role_of(entry.message) == "user" and any(shape_of(entry.message).says)
 
 
 def groups_of(entries: Sequence[Entry]) -> tuple[list[set[int]], set[int]]:
@@ -105,9 +99,9 @@ def legal_starts(entries: Sequence[Entry]) -> list[int]:
         for entry in entries
         if entry.seq < first_pending
         and not leads(entry.message)
-        and not wrong([e for e in shown if e.seq > entry.seq])
+        and not torn([e for e in shown if e.seq > entry.seq])
         # a result that belongs to an older call must not stay without it
-        and not wrong([e for e in shown if e.seq <= entry.seq])
+        and not torn([e for e in shown if e.seq <= entry.seq])
         # both halves may have text, and would stand alone
         and not any(min(group) <= entry.seq < max(group) for group in groups)
     ]
@@ -135,7 +129,7 @@ def legal_cuts(entries: Sequence[Entry]) -> list[Cut]:
 def test_visible_shows_whole_groups_in_order(entries: list[Entry], was_cut: bool) -> None:
     """Wrong: the window shows an orphan, an unfinished call, a system message, or another order."""
     shown = visible(entries, was_cut=was_cut)
-    assert wrong(shown) == []
+    assert torn(shown) == []
     assert seqs(shown) == sorted(set(seqs(shown)) & set(seqs(entries)))
     assert not any(entry.message.is_system for entry in shown)
     users = [entry.seq for entry in shown if is_user(entry)]
@@ -147,13 +141,7 @@ def test_visible_shows_whole_groups_in_order(entries: list[Entry], was_cut: bool
 @given(logs())
 def test_visible_hides_nothing_else(entries: list[Entry]) -> None:
     """Wrong: a plain message is left out of a window that was never cut."""
-    plain = [
-        entry.seq
-        for entry in entries
-        if role_of(entry.message) in ("user", "assistant")
-        and any(shape_of(entry.message).says)
-        and not {"tool_calls", "function_call"} & (entry.message.to_openai() or {}).keys()
-    ]
+    plain = [one.seq for one in entries if says(one) and not shape_of(one.message).calls]
     assert set(plain) <= set(seqs(visible(entries, was_cut=False)))
 
 
@@ -198,7 +186,7 @@ def test_a_cut_splits_no_group_and_begins_with_a_user(
     kept = apply(entries, cut)
     assert len(kept) < len(entries)
     before = set(seqs(visible(entries, was_cut=False)))
-    assert wrong([entry for entry in kept if entry.seq in before]) == []
+    assert torn([entry for entry in kept if entry.seq in before]) == []
     assert set(pending(entries)) <= set(seqs(kept))
     shown = visible(kept, was_cut=True)
     assert shown
@@ -250,7 +238,7 @@ def test_units_are_the_groups(entries: list[Entry]) -> None:
     shown = visible(entries, was_cut=False)
     found = units(shown)
     assert sorted(entry.seq for unit in found for entry in unit) == seqs(shown)
-    assert all(wrong(unit) == [] for unit in found)
+    assert all(torn(unit) == [] for unit in found)
     assert all(len(unit) == 1 for unit in found if is_user(unit[0]))
 
 
@@ -281,7 +269,7 @@ def test_turns_are_whole_and_complete(entries: list[Entry]) -> None:
     found = turns(entries)
     assert [entry for turn in found for entry in turn] == visible(entries, was_cut=False)
     for turn in found:
-        assert wrong(turn) == []
+        assert torn(turn) == []
     assert all(is_user(turn[0]) for turn in found[1:])
 
 
@@ -358,25 +346,33 @@ def test_a_result_without_its_siblings_is_shown_after_the_next_message() -> None
     assert choose_cut(entries_of([*begun, *rounds]), 60) == Cut(9, (1,))
 
 
+def item(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"raw": {"role": role, "content": [*blocks]}, "format": "anthropic.messages"}
+
+
+def use(name: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": name, "name": "f", "input": {}}
+
+
+def given_result(name: str, text: str = "1") -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": name, "content": text}
+
+
 def test_several_results_in_one_item_are_shown_or_hidden_together() -> None:
     """Wrong: an item that shows as several messages hides its calls."""
-
-    def item(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
-        return {"raw": {"role": role, "content": [*blocks]}, "format": "anthropic.messages"}
-
-    def use(name: str) -> dict[str, Any]:
-        return {"type": "tool_use", "id": name, "name": "f", "input": {}}
-
-    def given(name: str) -> dict[str, Any]:
-        return {"type": "tool_result", "tool_use_id": name, "content": "1"}
 
     def shown(*messages: Any) -> list[int]:
         return seqs(visible(entries_of(messages), was_cut=False))
 
     asks = item("assistant", use("a"), use("b"))
-    answers = item("user", given("a"), given("b"), {"type": "text", "text": "Go on."})
+    answers = item("user", given_result("a"), given_result("b"), {"type": "text", "text": "Go on."})
     assert shown(U, asks, answers, A) == [1, 2, 3, 4]
-    assert shown(U, asks, item("user", given("a")), A) == [1, 2, 3, 4]  # one result is missing
+    assert shown(U, asks, item("user", given_result("a")), A) == [
+        1,
+        2,
+        3,
+        4,
+    ]  # one result is missing
     assert shown(U, answers, A) == [1, 2, 3]  # text next to the results stays
     apart = item("assistant", use("a")), item("assistant", use("b"))
     assert shown(U, *apart, answers, A) == [1, 2, 3, 4, 5]
@@ -425,12 +421,8 @@ def counted_logs() -> st.SearchStrategy[list[Entry]]:
 
 def test_a_question_next_to_a_result_is_shown_once() -> None:
     """Wrong: a shortened turn shows the text next to a tool result twice."""
-    use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
-    given = {"type": "tool_result", "tool_use_id": "a", "content": "word " * 300}
-    blocks = [("assistant", [use]), ("user", [given, {"type": "text", "text": "Go on."}])]
-    form = {"format": "anthropic.messages"}
-    log = [{"raw": {"role": role, "content": content}, **form} for role, content in blocks]
-    kept = fit(counted([*log, A]), 150)
+    said = given_result("a", "word " * 300), {"type": "text", "text": "Go on."}
+    kept = fit(counted([item("assistant", use("a")), item("user", *said), A]), 150)
     chat = [view for entry in kept for view in entry.message.views()]
     assert [view["role"] for view in chat] == ["assistant", "tool", "user", "assistant"]
 
@@ -441,7 +433,7 @@ def test_fit_never_passes_its_messages(entries: list[Entry], most: int) -> None:
     shown = visible(entries, was_cut=False)
     kept = fit(shown, PLENTY, most)
     assert len(kept) <= max(most, least(shown))
-    assert wrong(kept) == []
+    assert torn(kept) == []
     assert kept == [entry for entry in shown if entry in kept]
     if len(shown) <= most:
         assert kept == shown
