@@ -2,18 +2,23 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
-from agent_memory.core.records import Entry
+from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.core.shapes import pairs, shape_of
+from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.window import apply, choose_cut, is_user, turns, units, visible
 
 Json = dict[str, Any]
 
 PLENTY = 1_000_000
+COUNTER = TokenCounter()
+DAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 PNG = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
@@ -254,6 +259,24 @@ def log_of(
         total += 0 if message.is_system else tokens
         entries.append(Entry(session_id, seq, message, tokens, total, encoding, message.created_at))
     return entries
+
+
+def head_of(entries: Sequence[Entry], summary: str | None = None, start: int = 0) -> Head:
+    systems = [entry for entry in entries if entry.message.is_system]
+    return replace(
+        Head("s", None, created_at=DAY),
+        end=len(entries),
+        total=entries[-1].total if entries else 0,
+        start=start,
+        system=systems[-1].message if systems else None,
+        system_tokens=systems[-1].tokens if systems else 0,
+        summary=None if summary is None else Summary(summary, 0, start, "local"),
+        version=1,
+    )
+
+
+def counted(messages: Iterable[Any]) -> list[Entry]:
+    return log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
 
 
 def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -96,7 +96,10 @@ class Fitting:
     def _in_part(self, turn: Sequence[Entry], earlier: int) -> Fitted | None:
         newest = next(unit for unit in units(turn) if turn[-1] is unit[-1])
         steps = [unit for unit in units(turn) if unit[0].seq != newest[0].seq]
-        question = self._question_of(steps)
+        # the first and the last user message, each with the calls whose results it holds
+        asking = [step for step in steps if any(map(is_user, step))]
+        asking = asking if len(asking) < 2 else [asking[0], asking[-1]]
+        question = sorted(chain(*asking), key=attrgetter("seq"))
         question_seqs = {entry.seq for entry in question}
         steps = [unit for unit in steps if unit[0].seq not in question_seqs]
         room = self.room - self.free
@@ -178,12 +181,6 @@ class Fitting:
             while begun < place and count + question_count > most:
                 total, count, begun = total - taken[begun], count - len(steps[begun]), begun + 1
         return ((steps[place], taken[place]) for place in range(begun, len(steps)))
-
-    def _question_of(self, steps: Sequence[Sequence[Entry]]) -> list[Entry]:
-        """Return the first and the last step with a user message, in order."""
-        asking = [step for step in steps if any(map(is_user, step))]
-        asking = asking if len(asking) < 2 else [asking[0], asking[-1]]
-        return sorted(chain(*asking), key=attrgetter("seq"))
 
 
 def cost_of(entries: Sequence[Entry]) -> int:

@@ -268,7 +268,9 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
     next_shown: Entry | None = None
     has_candidate = at_turn = user_after = False
     layout = _layout(entries)
-    shown, cuttable, anchors = layout.shown, layout.cuttable(), _anchors(entries)
+    shown, cuttable = layout.shown, layout.cuttable()
+    question: Entry | None = None
+    anchors = [question := entry if is_user(entry) else question for entry in entries]
     first = entries[0].seq if entries else 0
     for i in range(len(entries) - 1, -1, -1):
         entry = entries[i]
@@ -289,15 +291,6 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
         tokens += entry.counted
         if has_candidate and tokens > keep_tokens:
             return
-
-
-def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
-    anchors: list[Entry | None] = []
-    newest: Entry | None = None
-    for entry in entries:
-        newest = entry if is_user(entry) else newest
-        anchors.append(newest)
-    return anchors
 
 
 def _layout(entries: Sequence[Entry]) -> _Layout:

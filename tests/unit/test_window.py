@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory import AgentMemory, Entry, TokenCounter, Trim
+from agent_memory import AgentMemory, Entry, Trim
 from agent_memory.core import window
 from agent_memory.core.fitting import Fitting
 from agent_memory.core.shapes import leads, pairs, role_of, shape_of
@@ -27,7 +27,18 @@ from agent_memory.core.window import (
     visible,
 )
 from agent_memory.strategies import Window
-from tests.histories import PLENTY, call, histories, least, log_of, long_turn, result, torn
+from tests.histories import (
+    COUNTER,
+    PLENTY,
+    call,
+    counted,
+    histories,
+    least,
+    log_of,
+    long_turn,
+    result,
+    torn,
+)
 from tests.provider_logs import Logs
 
 U = {"role": "user", "content": "question"}
@@ -401,13 +412,6 @@ def test_a_call_with_an_earlier_result_may_get_a_later_one() -> None:
     entries = entries_of([U, result("a"), call(["a"]), U, result("a")])
     for end in (4, 5):
         assert window._layout(entries[:end]) == window._laid_out(entries[:end])
-
-
-COUNTER = TokenCounter()
-
-
-def counted(messages: Sequence[object]) -> list[Entry]:
-    return log_of(messages, COUNTER.message)
 
 
 def fit(entries: Sequence[Entry], room: int, most: int | None = None) -> list[Entry]:
