@@ -98,8 +98,7 @@ class Fitting:
         steps = [unit for unit in units(turn) if unit[0].seq != newest[0].seq]
         # the first and the last user message, each with the calls whose results it holds
         asking = [step for step in steps if any(map(is_user, step))]
-        asking = asking if len(asking) < 2 else [asking[0], asking[-1]]
-        question = sorted(chain(*asking), key=attrgetter("seq"))
+        question = sorted(chain(*asking[:1], *asking[1:][-1:]), key=attrgetter("seq"))
         question_seqs = {entry.seq for entry in question}
         steps = [unit for unit in steps if unit[0].seq not in question_seqs]
         room = self.room - self.free
