@@ -2,18 +2,23 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import strategies as st
 
-from agent_memory.core.messages import Message, content_text
-from agent_memory.core.records import Entry
+from agent_memory.core.messages import Message
+from agent_memory.core.records import Entry, Head, Summary
 from agent_memory.core.shapes import pairs, shape_of
-from agent_memory.core.window import apply, choose_cut, visible
+from agent_memory.core.token_counter import TokenCounter
+from agent_memory.core.window import apply, choose_cut, is_user, turns, units, visible
 
 Json = dict[str, Any]
 
 PLENTY = 1_000_000
+COUNTER = TokenCounter()
+DAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 PNG = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
@@ -256,6 +261,24 @@ def log_of(
     return entries
 
 
+def head_of(entries: Sequence[Entry], summary: str | None = None, start: int = 0) -> Head:
+    systems = [entry for entry in entries if entry.message.is_system]
+    return replace(
+        Head("s", None, created_at=DAY),
+        end=len(entries),
+        total=entries[-1].total if entries else 0,
+        start=start,
+        system=systems[-1].message if systems else None,
+        system_tokens=systems[-1].tokens if systems else 0,
+        summary=None if summary is None else Summary(summary, 0, start, "local"),
+        version=1,
+    )
+
+
+def counted(messages: Iterable[Any]) -> list[Entry]:
+    return log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
+
+
 def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the errors in the tool calls of a rendered context."""
     open_calls: list[tuple[int, str]] = []
@@ -277,32 +300,27 @@ def unpaired(chat: Sequence[Mapping[str, Any]]) -> list[str]:
 def torn(entries: Sequence[Entry]) -> list[str]:
     """Return the results among these entries without their call, and the messages without text
     whose calls all lack a result."""
+    shapes = [shape_of(entry.message) for entry in entries]
+    answered = {place for place, _ in pairs(shapes).values()}
     calls, results, lonely = Counter[str](), Counter[str](), list[str]()
-    answered = {
-        place for place, _ in pairs([shape_of(entry.message) for entry in entries]).values()
-    }
-    for place, entry in enumerate(entries):
-        views = entry.message.views() or [{"role": "none"}]
-        spoken = [one for one in views if one["role"] not in ("tool", "function")]
-        says = any(content_text(one.get("content")).strip() or _has_parts(one) for one in spoken)
-        for view in views:
-            if view["role"] in ("tool", "function") and not says:
-                results[str(view.get("tool_call_id", f"function {view.get('name')}"))] += 1
-            keys = [str(one.get("id")) for one in view.get("tool_calls") or ()]
-            if view.get("function_call"):
-                keys.append(f"function {view['function_call'].get('name')}")
-            calls.update(keys)
-            lonely += keys if not says and place not in answered else []
+    for place, shape in enumerate(shapes):
+        ids = [str(one.id) for one in shape.calls]
+        calls.update(ids)
+        if not shape.speaks:
+            results.update(str(one.id) for one in shape.answers)
+            lonely += ids if place not in answered else []
     return [*(results - calls), *lonely]
 
 
-def _has_parts(view: Mapping[str, Any]) -> bool:
-    content = view.get("content")
-    parts = content if isinstance(content, list) else []
-    return any(part.get("type") != "text" for part in parts if isinstance(part, dict))
-
-
 def least(entries: Sequence[Entry]) -> int:
-    """Return the smallest number of messages that a legal cut can leave."""
+    """Return the number of messages that always stay: those of the smallest legal cut, or the
+    newest step with the first and the last question of its turn."""
+    shown = visible(entries, was_cut=False)
+    if not shown:
+        return 0
     cut = choose_cut(entries, PLENTY, 1)
-    return len(visible(apply(entries, cut), was_cut=True)) if cut else len(entries)
+    after = visible(apply(entries, cut), was_cut=True) if cut else shown
+    steps = units(turns(shown)[-1])
+    asking = [step for step in steps if any(map(is_user, step))]
+    stay = [step for step in steps if shown[-1] in step or step in (asking[:1] + asking[-1:])]
+    return max(len(after), sum(map(len, stay)))

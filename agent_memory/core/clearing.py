@@ -166,9 +166,12 @@ class Cleared:
             for call, *results in self._steps
             if candidates.issuperset(results) and self._window[call].seq not in self._pinned
         ]
-        if len(steps) < 2:
+        # A call without one of its results may not be shown, so its step can't stay.
+        shapes = {call: shape_of(self._window[call].message) for call, _ in steps}
+        whole = [step for step in steps if self._count(step) >= len(shapes[step[0]].calls)]
+        if len(steps) < 2 or not whole:
             return {}
-        stays = min(steps, key=self._count)
+        stays = min(whole, key=self._count)
         changes: dict[int, Entry | None] = {}
         for step in steps:
             if step is not stays:

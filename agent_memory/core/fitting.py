@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf
 from operator import attrgetter
 from typing import Any
@@ -93,11 +94,13 @@ class Fitting:
         return replace(entry, tokens=min(entry.tokens, most))
 
     def _in_part(self, turn: Sequence[Entry], earlier: int) -> Fitted | None:
-        steps = [list(unit) for unit in units(turn)]
-        newest = next(unit for unit in steps if turn[-1] is unit[-1])
-        question = self._question_of(turn, newest)
+        newest = next(unit for unit in units(turn) if turn[-1] is unit[-1])
+        steps = [unit for unit in units(turn) if unit[0].seq != newest[0].seq]
+        # the first and the last user message, each with the calls whose results it holds
+        asking = [step for step in steps if any(map(is_user, step))]
+        question = sorted(chain(*asking[:1], *asking[1:][-1:]), key=attrgetter("seq"))
         question_seqs = {entry.seq for entry in question}
-        steps = [unit for unit in steps if unit is not newest and unit[0].seq not in question_seqs]
+        steps = [unit for unit in steps if unit[0].seq not in question_seqs]
         room = self.room - self.free
         least = [self.shortener.least(entry.message) for entry in question]
         for most in (room, self.room):
@@ -177,12 +180,6 @@ class Fitting:
             while begun < place and count + question_count > most:
                 total, count, begun = total - taken[begun], count - len(steps[begun]), begun + 1
         return ((steps[place], taken[place]) for place in range(begun, len(steps)))
-
-    def _question_of(self, turn: Sequence[Entry], newest: Sequence[Entry]) -> list[Entry]:
-        """Return the first and the last user message of a turn that are not in its newest step."""
-        newest_seqs = {entry.seq for entry in newest}
-        users = [entry for entry in turn if is_user(entry) and entry.seq not in newest_seqs]
-        return users if len(users) < 2 else [users[0], users[-1]]
 
 
 def cost_of(entries: Sequence[Entry]) -> int:

@@ -268,7 +268,9 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
     next_shown: Entry | None = None
     has_candidate = at_turn = user_after = False
     layout = _layout(entries)
-    shown, cuttable, anchors = layout.shown, layout.cuttable(), _anchors(entries)
+    shown, cuttable = layout.shown, layout.cuttable()
+    question: Entry | None = None
+    anchors = [question := entry if is_user(entry) else question for entry in entries]
     first = entries[0].seq if entries else 0
     for i in range(len(entries) - 1, -1, -1):
         entry = entries[i]
@@ -291,15 +293,6 @@ def _candidates(entries: Sequence[Entry], keep_tokens: int) -> Iterator[_Candida
             return
 
 
-def _anchors(entries: Sequence[Entry]) -> list[Entry | None]:
-    anchors: list[Entry | None] = []
-    newest: Entry | None = None
-    for entry in entries:
-        newest = entry if is_user(entry) else newest
-        anchors.append(newest)
-    return anchors
-
-
 def _layout(entries: Sequence[Entry]) -> _Layout:
     """Return the layout of a window. The layout before the newest user message is cached."""
     if not entries:
@@ -314,7 +307,10 @@ def _layout(entries: Sequence[Entry]) -> _Layout:
     newest = next((i for i in reversed(range(len(entries))) if is_user(entries[i])), 0)
     if newest > len(settled):
         layout = before.with_more(_laid_out(entries[len(settled) : newest]))
-        is_closed = not (layout.pending or layout.orphans)  # later entries cannot complete a pair
+        # Later entries cannot complete a pair, or replace a result that precedes its call.
+        is_closed = not (layout.pending or layout.orphans) and not any(
+            shape_of(entries[first].message).answers for first in {*layout.group[len(settled) :]}
+        )
         if is_closed and are_final(entry.message for entry in entries[len(settled) : newest]):
             before, settled = layout, entries[:newest]
     layout = before.with_more(_laid_out(entries[len(settled) :]))
@@ -369,13 +365,13 @@ def _laid_out(entries: Sequence[Entry]) -> _Layout:
 
 def _last_continued(shapes: Sequence[Shape], group: Sequence[int], incomplete: set[int]) -> int:
     """Return the last index such that calls before it do not wait for results; see `_laid_out`."""
+    says = [shape.speaks and shape.role not in SYSTEM_ROLES for shape in shapes]
     last = len(shapes)
     while last := last - 1:
-        shape = shapes[last]
-        if shape.speaks and shape.role not in SYSTEM_ROLES:
+        if says[last]:
             break
-        if shape.calls and group[last] not in incomplete:
-            return max((i for i in range(last) if shapes[i].answers or shapes[i].speaks), default=0)
+        if shapes[last].calls and group[last] not in incomplete:
+            return max((i for i in range(last) if shapes[i].answers or says[i]), default=0)
     return last
 
 

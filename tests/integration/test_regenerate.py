@@ -100,17 +100,20 @@ def test_regenerating_without_a_question_raises_an_error(fake: FakeLLM, log: lis
 
 
 def test_a_newer_system_message_stays(fake: FakeLLM) -> None:
-    """Wrong: a regeneration removes a system message that came after the old answer."""
+    """Wrong: a regeneration removes a system message that came after the old answer, or an older
+    one applies again."""
     with opened(fake) as memory:
-        memory.update("s", [*BEFORE, {"role": "system", "content": "Be brief."}], user_id="ada")
+        memory.update("s", [BEFORE[0], {"role": "system", "content": "Be rude."}], user_id="ada")
+        memory.update("s", [BEFORE[1], {"role": "system", "content": "Be brief."}])
         asked = memory.regenerate("s")
         assert asked.messages[0] == {"role": "system", "content": "Be brief."}
         head = memory.after_turn(asked, NEW)
         assert head.system is not None
+        assert head.system.text() == "Be brief."
         roles = [entry.message.role for entry in memory.history("s")]
-        assert roles == ["user", "system", "assistant"]
+        assert roles == ["user", "system", "system", "assistant"]
         totals = [entry.total for entry in memory.history("s")]
-        assert totals == [head.total - memory.history("s")[-1].tokens] * 2 + [head.total]
+        assert totals == [head.total - memory.history("s")[-1].tokens] * 3 + [head.total]
 
 
 @pytest.mark.parametrize("fault", ["half", "too large", "store"])

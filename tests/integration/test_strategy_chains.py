@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent_memory import AgentMemory, Entry, MemoryContext, Message, TokenCounter
 from agent_memory.core.clearing import Clearing
 from agent_memory.core.packing import Shown
+from agent_memory.core.window import visible
 from agent_memory.strategies import Chain, ClearTools, FlushToLTM, Strategy, Summarize, Trim
 from agent_memory.testing import FakeLLM, check_context
 from tests import histories
@@ -275,6 +276,17 @@ def test_a_clearing_that_frees_too_few_tokens_is_skipped() -> None:
         for number in range(12):
             memory.update("s", turn(number))
         assert "Old result" not in str(memory.get("s").to_messages())
+
+
+def test_old_results_are_listed_at_a_call_that_has_all_its_results() -> None:
+    """Wrong: old results are listed at a call that is left out, because one of its results never
+    came, so that nothing shows them."""
+    log: list[Json] = [user("Go on."), histories.call(["c1", "c0"]), result(1, 300)]
+    log += [call(2), result(2, 300), histories.call(["c3", "c4"]), result(3, 300)]
+    entries = histories.log_of(log, TokenCounter().message)
+    cleared = Clearing(keep_tokens=0, at_least=1).clear(entries, 60, TokenCounter()).entries
+    shown = [entry.message.text() for entry in visible(cleared, was_cut=False)]
+    assert "[Old results of 2 calls, by seq: search 3; read_log 5" in shown[-1]
 
 
 def test_a_block_may_recall_a_result_that_is_shown_as_a_stub() -> None:

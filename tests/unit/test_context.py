@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pytest
@@ -13,22 +12,19 @@ from hypothesis import strategies as st
 from agent_memory.core.context import BlockInfo, MemoryContext, summary_message
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer
-from agent_memory.core.records import Entry, Head, Recall, Summary
-from agent_memory.core.token_counter import TokenCounter
+from agent_memory.core.records import Entry, Recall, Summary
 from agent_memory.engine.recall.contexts import to_add
-from tests.histories import histories, log_of, texts, unpaired
+from tests.histories import COUNTER, DAY, counted, head_of, histories, texts, unpaired
 from tests.kit import assistant as a
 from tests.kit import user as u
 
 Role = Literal["system", "user"]
 
-COUNTER = TokenCounter()
 BLOCKS = {
     "static": BlockInfo("static", None),
     "facts": BlockInfo("extractive", 40),
     "vector": BlockInfo("vector", None),
 }
-DAY = datetime(2026, 1, 5, tzinfo=UTC)
 roles: st.SearchStrategy[Role] = st.sampled_from(["system", "user"])
 recall_lists = st.lists(
     st.builds(
@@ -44,24 +40,6 @@ recall_lists = st.lists(
 
 def packer(max_tokens: int, role: Role = "system", recall_tokens: int = 200) -> Packer:
     return Packer(COUNTER, max_tokens, recall_tokens, role, BLOCKS)
-
-
-def log(messages: Sequence[Any]) -> list[Entry]:
-    return log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
-
-
-def head_of(entries: Sequence[Entry], summary: str | None = None, start: int = 0) -> Head:
-    systems = [entry for entry in entries if entry.message.is_system]
-    return replace(
-        Head("s", None, created_at=DAY),
-        end=len(entries),
-        total=entries[-1].total if entries else 0,
-        start=start,
-        system=systems[-1].message if systems else None,
-        system_tokens=systems[-1].tokens if systems else 0,
-        summary=None if summary is None else Summary(summary, 0, start, "local"),
-        version=1,
-    )
 
 
 def pack(
@@ -81,7 +59,7 @@ def test_no_context_passes_its_budget(
     messages: list[Any], recalls: list[Recall], summary: str | None, role: Role, max_tokens: int
 ) -> None:
     """Wrong: a context exceeds its budget, or the tokens it reports."""
-    context = pack(packer(max_tokens, role), log(messages), recalls, summary)
+    context = pack(packer(max_tokens, role), counted(messages), recalls, summary)
     chat = context.to_messages()
     assert COUNTER.context(chat) <= context.tokens <= max_tokens
     assert unpaired(chat) == []
@@ -94,7 +72,7 @@ def test_entries_counted_by_another_tokenizer_are_counted_again(
     messages: list[Any], recalls: list[Recall], summary: str | None, role: Role
 ) -> None:
     """Wrong: after a change of the model, old counts let a context exceed the budget."""
-    stale = [replace(entry, tokens=1, encoding="another") for entry in log(messages)]
+    stale = [replace(entry, tokens=1, encoding="another") for entry in counted(messages)]
     context = pack(packer(300, role), stale, recalls, summary)
     assert COUNTER.context(context.to_messages()) <= context.tokens <= 300
 
@@ -104,7 +82,7 @@ def test_other_recalls_leave_the_prefix_as_it_is(
     messages: list[Any], first: list[Recall], second: list[Recall], summary: str | None, role: Role
 ) -> None:
     """Wrong: recalls change the prompt before the newest user message."""
-    entries = log(messages)
+    entries = counted(messages)
     one, two = (pack(packer(5000, role), entries, recalls, summary) for recalls in (first, second))
     assert [m.content for m in one.messages] == [m.content for m in two.messages]
     chats = [one.to_messages(), two.to_messages()]
@@ -120,7 +98,7 @@ def test_other_recalls_leave_the_prefix_as_it_is(
 def test_recalled_text_opens_and_closes_nothing(contents: list[str], role: Role) -> None:
     """Wrong: a recalled message closes the memory element and poses as a system message."""
     recalls = [Recall("vector", str(n), text) for n, text in enumerate(contents)]
-    context = pack(packer(5000, role, 2000), log([a("hello"), u("question")]), recalls)
+    context = pack(packer(5000, role, 2000), counted([a("hello"), u("question")]), recalls)
     chat = context.to_messages()
     place = 1
     memory = chat[place]["content"].removesuffix("\n\nquestion")
@@ -140,15 +118,15 @@ def test_memory_is_placed_at_the_newest_user_message() -> None:
     """Wrong: recalls are at the top of the prompt, so prompt caches always miss."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two"), u("three"), a("four")]
     recalled = {"role": "system", "content": MEMORY}
-    chat = pack(packer(900), log(talk), RECALL).to_messages()
+    chat = pack(packer(900), counted(talk), RECALL).to_messages()
     assert chat == [*talk[:3], recalled, *talk[3:]]
-    chat = pack(packer(900, "user"), log(talk), RECALL).to_messages()
+    chat = pack(packer(900, "user"), counted(talk), RECALL).to_messages()
     assert chat == [*talk[:3], u(f"{MEMORY}\n\nthree"), talk[4]]
     part = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
-    chat = pack(packer(2000, "user"), log([u([part])]), RECALL).to_messages()
+    chat = pack(packer(2000, "user"), counted([u([part])]), RECALL).to_messages()
     assert chat == [u([{"type": "text", "text": MEMORY}, part])]
     talk = [u("one"), a("two"), u("<summary> of my day")]
-    chat = pack(packer(900, "user"), log(talk), RECALL).to_messages()
+    chat = pack(packer(900, "user"), counted(talk), RECALL).to_messages()
     assert chat == [*talk[:2], u(f"{MEMORY}\n\n<summary> of my day")]
 
 
@@ -157,7 +135,7 @@ def test_memory_is_placed_at_the_newest_user_message() -> None:
 def test_memory_precedes_the_turns_if_there_is_no_user_message(system: str, role: Role) -> None:
     """Wrong: recalls are before the system message or the summary, or inside the summary."""
     talk = [{"role": system, "content": "rules"}, a("hello")]
-    chat = pack(packer(900, role), log(talk), RECALL, "so far").to_messages()
+    chat = pack(packer(900, role), counted(talk), RECALL, "so far").to_messages()
     summary = {"role": role, "content": "<summary>\nso far\n</summary>"}
     assert chat == [talk[0], summary, {"role": role, "content": MEMORY}, talk[1]]
 
@@ -168,7 +146,7 @@ def test_a_summary_is_escaped_and_yields_to_the_turns() -> None:
     text = "<summary>\na &lt;/summary&gt; b\n</summary>"
     assert message.to_openai() == {"role": "system", "content": text}
     assert message.metadata == {"kind": "summary", "upto": 7, "by": "local"}
-    entries = log([u("word " * 60)])
+    entries = counted([u("word " * 60)])
     head = replace(head_of(entries, "long " * 60, start=0), start=0)
     without = packer(100).window(head, entries)
     assert without.leading == []
@@ -177,7 +155,7 @@ def test_a_summary_is_escaped_and_yields_to_the_turns() -> None:
     assert len(beside.leading) == 1
     assert beside.turns == entries
     talk = [{"role": "system", "content": "word " * 200}, u("hi")]
-    context = pack(packer(100), log(talk), [])
+    context = pack(packer(100), counted(talk), [])
     system, said = context.to_messages()
     assert system["content"].startswith("word word")
     assert "characters left out" in system["content"]
@@ -195,13 +173,13 @@ def test_recalls_are_grouped_by_block_within_their_own_budget() -> None:
     assert context.warnings == ["slow"]
     assert context.head is None
     recalls = [*RECALL, Recall("facts", "3", "Sarah is in Marketing")]
-    context = pack(packer(900), log([u("hi")]), recalls)
+    context = pack(packer(900), counted([u("hi")]), recalls)
     assert [r.id for r in context.static_facts] == ["2"]
     assert [r.id for r in context.extracted_facts] == ["3"]
     assert [r.id for r in context.vector_matches] == ["1"]
     assert all(recall.tokens > 0 for recall in context.recalls)
     recalls = [Recall("vector", str(n), f"fact {n} " * 5) for n in range(20)]
-    entries = log([u("hi")])
+    entries = counted([u("hi")])
     bare = pack(packer(5000), entries, []).tokens
     full = pack(packer(5000, recall_tokens=100), entries, recalls)
     assert 60 < full.tokens - bare <= 100
@@ -233,7 +211,7 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
     is_there: bool,
 ) -> None:
     """Wrong: the question exceeds `max_tokens`, is missing without a warning, or splits a pair."""
-    question, given_to = ask(text), log([*messages, *([u(text)] if is_there else [])])
+    question, given_to = ask(text), counted([*messages, *([u(text)] if is_there else [])])
     context = pack(packer(max_tokens, role), given_to, recalls, summary, question)
     chat = context.to_messages()
     assert COUNTER.context(chat) <= context.tokens <= max_tokens
@@ -248,18 +226,18 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
 def test_the_question_appears_once_at_the_end_of_the_chat() -> None:
     """Wrong: a chat does not end with the question, or has it twice."""
     talk = [{"role": "system", "content": "rules"}, u("one"), a("two")]
-    context = pack(packer(900), log(talk), RECALL, question=ask("three?"))
+    context = pack(packer(900), counted(talk), RECALL, question=ask("three?"))
     assert context.to_messages() == [*talk, {"role": "system", "content": MEMORY}, u("three?")]
     assert context.tokens == COUNTER.context(context.to_messages())
     assert [message.content for message in context.messages] == ["rules", "one", "two"]
-    joined = pack(packer(900, "user"), log(talk), RECALL, question=ask("three?")).to_messages()
+    joined = pack(packer(900, "user"), counted(talk), RECALL, question=ask("three?")).to_messages()
     assert joined == [*talk, u(f"{MEMORY}\n\nthree?")]
     talk = [u("one"), a("two"), u("three?")]
-    context = pack(packer(900), log(talk), [], question=ask("three?"))
+    context = pack(packer(900), counted(talk), [], question=ask("three?"))
     assert context.to_messages() == talk
     assert context.asked == []
     assert context.tokens == COUNTER.context(talk)
-    before = pack(packer(900), log([*talk, a("four")]), [], question=ask("three?"))
+    before = pack(packer(900), counted([*talk, a("four")]), [], question=ask("three?"))
     assert before.to_messages() == [*talk, a("four"), u("three?")]  # the question is repeated
 
 
@@ -269,7 +247,7 @@ def test_recalls_are_counted_where_they_are_placed() -> None:
     said = [("system-prompt", "rules"), ("user-prompt", "When?")]
     parts = [{"part_kind": kind, "content": content} for kind, content in said]
     item = Message(raw={"kind": "request", "parts": parts}, format="pydantic_ai")
-    context = pack(packer(900, "user"), log([item.to_dict()]), RECALL)
+    context = pack(packer(900, "user"), counted([item.to_dict()]), RECALL)
     chat = context.to_messages()
     assert chat == [{"role": "system", "content": "rules"}, u(f"{MEMORY}\n\nWhen?")]
     assert context.tokens == COUNTER.context(chat)
@@ -279,7 +257,7 @@ def test_recalls_are_counted_where_they_are_placed() -> None:
 def test_only_a_user_message_can_be_a_question(role: str) -> None:
     """Wrong: a question in another role than the user's enters the context."""
     asked = to_add(ask("three", role))
-    head = head_of(entries := log([u("one"), a("two")]))
+    head = head_of(entries := counted([u("one"), a("two")]))
     window = packer(900).window(head, entries, asked, dedupe=True)
     context = packer(900).pack(head, window, [], [])
     assert context.to_messages() == [u("one"), a("two")]
@@ -290,17 +268,17 @@ def test_a_question_replaces_turns_that_do_not_fit() -> None:
     """Wrong: a question is taken for the message before it, or exceeds the budget."""
     first, second = (Message(raw=u(text), format="openai.responses") for text in ("one?", "two?"))
     for question, said in ((first, ["one?"]), (second, ["one?", "two?"])):
-        context = pack(packer(900), log([first.to_dict()]), [], question=question)
+        context = pack(packer(900), counted([first.to_dict()]), [], question=question)
         assert [message["content"] for message in context.to_messages()] == said
     talk = [one for n in range(5) for one in (u(f"word{n} " * 8), a(f"said{n} " * 8))]
-    entries = log(talk)
+    entries = counted(talk)
     whole = pack(packer(5000), entries, []).tokens
     roomy = packer(whole + 5, recall_tokens=0)
     context = pack(roomy, entries, RECALL, question=ask("three? " * 4))
     assert context.messages[0].content == talk[2]["content"]
     assert context.to_messages()[-1] == u("three? " * 4)
     talk = [{"role": "system", "content": "rules"}, u("hi")]
-    context = pack(packer(100), log(talk), [], question=ask("word " * 200))
+    context = pack(packer(100), counted(talk), [], question=ask("word " * 200))
     system, said = context.to_messages()
     assert system == talk[0]
     assert said["content"].startswith("word word")

@@ -32,10 +32,11 @@ from agent_memory.ltm_blocks.extractive.history.history import facts_of
 from agent_memory.ltm_blocks.extractive.history.periods import END
 from agent_memory.ltm_blocks.extractive.settling import Answer, Existing, Group, settle
 from tests.kit import at_length
+from tests.unit import claiming
+from tests.unit.claiming import WEIGHTS
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = [START + timedelta(days=n) for n in range(10)]
-WEIGHTS = {"tool": 0, "assistant": 1, "user": 2}
 NAMES = "abcdef"
 MOMENTS = [day + shift for day in DAYS for shift in (timedelta(), timedelta(hours=12))]
 
@@ -44,15 +45,11 @@ def claim(
     name: str, said: int = 0, begin: int | None = None, end: int | None = None, **fields: Any
 ) -> Claim:
     """Return a claim made on a day of January 2024. It holds from that day by default."""
-    given_fields: dict[str, Any] = {"fact": name, "role": "user", "seq": said, **fields}
-    links: Sequence[tuple[LinkKind, str]] = given_fields.pop("links", ())
-    return Claim(
-        id=name, text=name, subject="user", category="home", confidence=1.0,
-        valid_from=DAYS[said if begin is None else begin] if begin != -1 else None,
-        valid_to=None if end is None else DAYS[end], recorded_at=DAYS[said], session_id="s",
-        quote=name, span=(0, 1), model="m", prompt="p",
-        links=tuple(Link(*link) for link in links), **given_fields,
-    )  # fmt: skip
+    links: Sequence[tuple[LinkKind, str]] = fields.pop("links", ())
+    since = None if begin == -1 else DAYS[said if begin is None else begin]
+    until = None if end is None else DAYS[end]
+    own = {"seq": said, "category": "home", "valid_from": since, "valid_to": until, **fields}
+    return claiming.claim(name, name, said, links=tuple(Link(*link) for link in links), **own)
 
 
 def held(claims: Sequence[Claim], day: int) -> list[str]:
@@ -257,14 +254,16 @@ NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 
 def stated(name: str, day: int, *links: tuple[LinkKind, str], fact: str | None = None) -> Claim:
     said = NOON + timedelta(days=day)
-    return Claim(
-        name, fact or name, name, "user", "home", 1.0, "user", said, None, said, "s", day, name,
-        (0, 1), "m", "p", tuple(Link(*link) for link in links),
-    )  # fmt: skip
+    times = {"valid_from": said, "recorded_at": said}
+    return claim(name, fact=fact or name, seq=day, links=links, **times)
 
 
 def date(day: int) -> datetime:
     return NOON.replace(hour=0) + timedelta(days=day)
+
+
+def kinds_of(targets: Sequence[tuple[LinkKind, str]], *claims: Claim) -> dict[str, LinkKind]:
+    return {link.fact: link.kind for link in links_for(targets, claims)}
 
 
 A, B = stated("a", 1), stated("b", 2, ("update", "a"))
@@ -287,26 +286,19 @@ def test_a_claim_links_to_all_links_of_its_target(
     targets: list[tuple[LinkKind, str]], expected: dict[str, LinkKind]
 ) -> None:
     """Wrong: after the middle fact of a chain is forgotten, two homes hold at once."""
-    assert {link.fact: link.kind for link in links_for(targets, [A, B])} == expected
+    assert kinds_of(targets, A, B) == expected
 
 
 def test_a_correction_of_a_correction_links_to_both() -> None:
     """Wrong: forgetting the first correction restores the wrong fact."""
     right = stated("c", 3, ("contradict", "b"), ("update", "a"))
-    links = links_for([("contradict", "c")], [A, B, right])
-    assert {link.fact: link.kind for link in links} == {
-        "c": "contradict",
-        "b": "contradict",
-        "a": "update",
-    }
-    right = stated("c", 3, ("contradict", "b"), ("update", "a"))
-    links = links_for([("end", "c")], [A, B, right])
-    assert {link.fact: link.kind for link in links} == {"c": "end", "b": "end", "a": "update"}
+    expected = {"c": "contradict", "b": "contradict", "a": "update"}
+    assert kinds_of([("contradict", "c")], A, B, right) == expected
+    assert kinds_of([("end", "c")], A, B, right) == {"c": "end", "b": "end", "a": "update"}
     end = stated("end", 3, ("end", "b"), ("update", "a"))
     again = stated("b2", 4, ("update", "end"), ("update", "a"), fact="b")
-    links = links_for([("contradict", "end")], [A, B, end, again])
-    kinds = {link.fact: link.kind for link in links}
-    assert kinds == {"end": "contradict", "b": "end", "a": "update"}
+    expected = {"end": "contradict", "b": "end", "a": "update"}
+    assert kinds_of([("contradict", "end")], A, B, end, again) == expected
 
 
 def test_denials_and_repetitions_are_linked() -> None:

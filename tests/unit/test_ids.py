@@ -1,5 +1,7 @@
 """Ids: which are accepted, and how those of shared namespaces are distinguished."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +22,7 @@ from agent_memory.core.limits import (
 from agent_memory.errors import InvalidId
 
 
-def taken(check: object, *given: object) -> bool:
-    assert callable(check)
+def taken(check: Callable[..., object], *given: object) -> bool:
     try:
         check(*given)
     except InvalidId:
@@ -29,9 +30,13 @@ def taken(check: object, *given: object) -> bool:
     return True
 
 
-TEXTS = st.text(max_size=8) | st.text(alphabet="a\x1d\x1e\x1f\x00 ", max_size=6)
-NAMES = TEXTS.filter(lambda name: taken(check_share, name))
-IDS = TEXTS.filter(lambda one: taken(check_id, "session_id", one))
+def texts(separators: str) -> st.SearchStrategy[str]:
+    some = st.text(separators, max_size=3)
+    return st.text(min_size=1, max_size=8) | st.builds("{}a{}".format, some, some)
+
+
+NAMES = texts("a\x1d\x1f ").filter(lambda name: taken(check_share, name))
+IDS = texts("a\x1d\x1e\x1f ").filter(lambda one: taken(check_id, "session_id", one))
 
 
 @given(NAMES, IDS, NAMES, IDS)

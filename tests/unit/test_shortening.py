@@ -16,11 +16,9 @@ from agent_memory.core.excerpts import ELLIPSIS, excerpt
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Entry
 from agent_memory.core.shortening import Shortener, mark_of, shares
-from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.window import units, visible
-from tests.histories import call, histories, log_of, result, texts, torn, unpaired
+from tests.histories import COUNTER, call, counted, histories, result, texts, torn, unpaired
 
-COUNTER = TokenCounter()
 SHORTENER = Shortener(COUNTER, readable=10**6)
 MARK = mark_of(7)
 
@@ -100,10 +98,6 @@ def test_shares_are_fair(costs: list[int], room: int) -> None:
     assert max(cut, default=0) - min(cut, default=0) <= 1
 
 
-def entries_of(messages: Sequence[Any]) -> list[Entry]:
-    return log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
-
-
 def chat_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     return [view for entry in entries for view in entry.message.views()]
 
@@ -111,7 +105,7 @@ def chat_of(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 @given(histories(), st.integers(5, 300))
 def test_units_fit_their_room_and_stay_whole(messages: list[Any], room: int) -> None:
     """Wrong: a shortened unit exceeds its room, splits a pair, or loses its newest message."""
-    for unit in units(visible(entries_of(messages), was_cut=False)):
+    for unit in units(visible(counted(messages), was_cut=False)):
         shown = SHORTENER.unit(unit, room)
         if shown is None:
             assert SHORTENER.fewest(unit) > room
@@ -182,7 +176,7 @@ def test_an_item_of_several_messages_keeps_all_when_shortened() -> None:
     uses = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in "abc"]
     told = [{"type": "tool_result", "tool_use_id": one, "content": "told " * 900} for one in "abc"]
     items = [{"role": "assistant", "content": uses}, {"role": "user", "content": told}]
-    entries = entries_of([{"raw": item, "format": "anthropic.messages"} for item in items])
+    entries = counted([{"raw": item, "format": "anthropic.messages"} for item in items])
     (unit,) = units(visible(entries, was_cut=False))
     shown = SHORTENER.unit(unit, 400)
     assert shown is not None
@@ -198,11 +192,11 @@ def test_an_item_of_several_messages_keeps_all_when_shortened() -> None:
 def test_the_newest_result_remains_with_a_note_how_to_read_on() -> None:
     """Wrong: the newest result is dropped, or a shortened one does not say how to read on."""
     ids = [f"c{n}" for n in range(30)]
-    entries = entries_of([call(ids), *[result(one) for one in reversed(ids)]])
+    entries = counted([call(ids), *[result(one) for one in reversed(ids)]])
     shown = SHORTENER.unit(entries, SHORTENER.fewest(entries) + 20)
     assert shown[-1].message.tool_call_id == "c0"
     assert len(shown) < 31
-    entry = entries_of([{"role": "user", "content": "word " * 900}])[0]
+    entry = counted([{"role": "user", "content": "word " * 900}])[0]
     for readable, there in ((0, False), (1, True)):
         shown = Shortener(COUNTER, readable=readable).entry(entry, 100)
         assert ("memory_read_message(seq=1" in shown.message.text()) is there

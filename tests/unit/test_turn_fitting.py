@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -17,10 +16,9 @@ from agent_memory.core.context import BlockInfo, MemoryContext
 from agent_memory.core.formats.registry import CHAT, format_of
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer
-from agent_memory.core.records import Entry, Head, Recall, Summary
+from agent_memory.core.records import Entry, Head, Recall
 from agent_memory.core.rendering import rendered
 from agent_memory.core.shapes import shape_of
-from agent_memory.core.token_counter import TokenCounter
 from agent_memory.core.turns import (
     EARLIER,
     answer_in,
@@ -31,13 +29,11 @@ from agent_memory.core.turns import (
     question_of,
 )
 from agent_memory.errors import InvalidMessage
-from tests.histories import call, histories, log_of, result, texts, unpaired
+from tests.histories import COUNTER, call, counted, head_of, histories, result, texts, unpaired
 from tests.kit import at_length
 from tests.kit import user as u
 
-COUNTER = TokenCounter()
 BLOCKS = {"vector": BlockInfo("vector", None), "static": BlockInfo("static", None)}
-DAY = datetime(2026, 1, 5, tzinfo=UTC)
 
 Q = {"role": "user", "content": "What is the weather in Oslo?"}
 A = {"role": "assistant", "content": "It rains."}
@@ -89,16 +85,10 @@ def world_of(
     role: Literal["system", "user"] = "system",
     max_tokens: int = 100_000,
 ) -> World:
-    entries = log_of(messages, COUNTER.message, encoding=COUNTER.encoding)
-    systems = [entry.message for entry in entries if entry.message.is_system]
-    given = Message(role="system", content=system) if system is not None else None
-    head = replace(
-        Head("s", None, created_at=DAY),
-        end=len(entries),
-        system=systems[-1] if systems else given,
-        summary=None if summary is None else Summary(summary, 0, 0, "local"),
-        version=1,
-    )
+    entries = counted(messages)
+    head = head_of(entries, summary)
+    if system is not None and head.system is None:
+        head = replace(head, system=Message(role="system", content=system))
     return World(Packer(COUNTER, max_tokens, 200, role, BLOCKS), head, entries, recalls)
 
 

@@ -115,7 +115,11 @@ def answered(part: Span, question: Message, drafts: Sequence[Draft]) -> Plan:
         taken = log(part.first, part.last)
         rules = [entry for entry in taken if entry.message.is_system]
         system_drafts = [Draft(entry.message, entry.tokens, entry.encoding) for entry in rules]
-        return splice(head, part.first, taken, [*system_drafts, *drafts], log)
+        edit = splice(head, part.first, taken, [*system_drafts, *drafts], log)
+        # `rules` were not stored together, so they are not joined
+        own = ruled(head, drafts) if any(draft.message.is_system for draft in drafts) else head
+        after = replace(edit.after, system=own.system, system_tokens=own.system_tokens)
+        return replace(edit, after=after)
 
     return plan
 

@@ -149,10 +149,10 @@ def _link(groups: Mapping[str, _ClaimGroup]) -> None:
         groups[second].rivals.append(groups[first])
     for group, other in endings:
         for version in (other, *other.contradictors):  # the replacements of `other` also ended
-            if version is not group:
+            if version is not group and other.weight >= group.weight:
                 group.ended.append(version)
-                if group.weight >= version.weight:
-                    version.enders.append(group)
+            if version is not group and min(group.weight, other.weight) >= version.weight:
+                version.enders.append(group)
     # compute the lazy properties in an order that avoids deep recursion
     in_order = sorted(groups.values(), key=_stated_at)
     for group in reversed(in_order):
