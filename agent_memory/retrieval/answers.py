@@ -170,11 +170,11 @@ def _with_replies(results: list[Said], hits: Sequence[Said]) -> list[Said]:
 
 
 def _with_similar(results: list[Said], samples: Sequence[Said], newer: Newer) -> list[Said]:
-    """Add statements that are similar to `samples`, each after the sample."""
+    """Append statements that are similar to `samples`. All results rank higher."""
     ids = {hit.record.id for hit in results}
     for sample in samples:
         for hit, near in newer(sample):
             if near >= _SIMILAR and hit.record.id not in ids and hit.is_statement:
                 ids.add(hit.record.id)
-                results = move_next_to(results, sample, hit, False)
+                results = move_next_to(results, results[-1], hit, False)
     return results
