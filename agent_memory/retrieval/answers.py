@@ -63,7 +63,7 @@ def answers(
     if asks_assistant(question):
         return _with_replies(results, hits)
     if asks_for_all(question):
-        return _with_similar(results, sure[:_SAMPLES], newer)
+        return _with_similar(results, sure[:_SAMPLES], newer) if in_context else results
     if sure and least and are_keywords:
         return [hit for hit in results if hit.words or not results[0].words]
     if not corrects:
@@ -170,11 +170,11 @@ def _with_replies(results: list[Said], hits: Sequence[Said]) -> list[Said]:
 
 
 def _with_similar(results: list[Said], samples: Sequence[Said], newer: Newer) -> list[Said]:
-    """Append statements that are similar to `samples`. All results rank higher."""
+    """Add statements that are similar to `samples`, each after the sample."""
     ids = {hit.record.id for hit in results}
     for sample in samples:
         for hit, near in newer(sample):
             if near >= _SIMILAR and hit.record.id not in ids and hit.is_statement:
                 ids.add(hit.record.id)
-                results = move_next_to(results, results[-1], hit, False)
+                results = move_next_to(results, sample, hit, False)
     return results
