@@ -63,7 +63,7 @@ def answers(
     if asks_assistant(question):
         return _with_replies(results, hits)
     if asks_for_all(question):
-        return _with_similar(results, sure[:_SAMPLES], newer)
+        return _with_similar(results, sure[:_SAMPLES], newer) if in_context else results
     if sure and least and are_keywords:
         return [hit for hit in results if hit.words or not results[0].words]
     if not corrects:

@@ -171,7 +171,7 @@ class Tokens(NamedTuple):
         cosines = np.zeros((len(self.starts) - 1, len(questions)), np.float32)
         filled = np.flatnonzero(np.diff(self.starts))
         if len(filled) and len(questions):
-            scores = products(self.rows, questions.astype(np.float32).T)
+            scores = products(self.rows, np.ascontiguousarray(questions.T, np.float32))
             first = self.starts[:-1][filled].astype(np.intp)
             cosines[filled] = np.maximum.reduceat(scores, first, axis=0) / 127**2
         return cosines

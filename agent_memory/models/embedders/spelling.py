@@ -29,9 +29,9 @@ def corrections(text: str) -> dict[str, str]:
 
     Without the extra "local", the result is empty.
     """
-    if "english" not in languages_of(text) or find_spec("spellchecker") is None:
-        return {}
     unknown = set(_WORD.findall(text)) - _common()
+    if not unknown or "english" not in languages_of(text) or find_spec("spellchecker") is None:
+        return {}
     nearest = {word: _nearest(word) for word in unknown} if len(unknown) <= _MOST else {}
     return {word: near for word, near in nearest.items() if near != word}
 
