@@ -11,7 +11,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, Plai
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from agent_memory.core.limits import quoted
+from agent_memory.core.limits import quoted, without_password
 from agent_memory.errors import UnknownKind
 
 BUILT_IN: dict[str, dict[str, str]] = {
@@ -52,8 +52,9 @@ def find_kind(group: str, kind: str) -> type[BaseModel]:
             near = get_close_matches(kind, kinds, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise UnknownKind(
-                f"No {quoted(kind)} in {group}.{hint} Known kinds: {', '.join(kinds)}. To add one, "
-                f"register it as an entry point of the group {group!r}."
+                f"No {quoted(without_password(kind))} in {group}.{hint} Known kinds: "
+                f"{', '.join(kinds)}. To add one, register it as an entry point of the group "
+                f"{group!r}."
             )
         try:
             kind_class = plugins[kind].load()

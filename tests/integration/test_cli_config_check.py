@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import Result
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent_memory import AgentMemoryConfig, Strategy, Trim
@@ -249,6 +249,7 @@ def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     variable=st.none()
     | st.tuples(st.sampled_from([*FIELDS, "STORES__A__BLOCKS", "NO"]), st.sampled_from(URLS)),
 )
+@example(table={}, stores=None, variable=("overflow", URLS[0]))
 def test_nothing_gives_a_traceback_or_a_secret(
     table: dict[str, Any], stores: Any, variable: tuple[str, str] | None
 ) -> None:
