@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 from agent_memory.engine.append import AppendQueue
@@ -29,28 +29,6 @@ class Batches:
     def wait_for(self, count: int) -> None:
         while len(self.queue._pending) < count:
             threading.Event().wait(0.001)
-
-
-def test_a_call_that_has_run_does_not_wait_for_the_next_batch() -> None:
-    batches = Batches()
-    with ThreadPoolExecutor(8) as pool:
-        calls = {"a": pool.submit(batches.queue.run, "a")}
-        assert batches.begun.get(timeout=SECONDS) == ["a"]
-        for job in "bcd":
-            calls[job] = pool.submit(batches.queue.run, job)
-        batches.wait_for(3)
-        batches.release()
-        assert batches.begun.get(timeout=SECONDS) == ["b", "c", "d"]
-        for job in "efg":
-            calls[job] = pool.submit(batches.queue.run, job)
-        batches.wait_for(3)
-        batches.release()
-        assert batches.begun.get(timeout=SECONDS) == ["e", "f", "g"]
-        done, _ = wait([calls[job] for job in "abcd"], SECONDS)  # while the next batch runs
-        assert {call.result() for call in done} == set("ABCD")
-        batches.release()
-        assert [calls[job].result(SECONDS) for job in "efg"] == ["E", "F", "G"]
-    assert not batches.queue._pending
 
 
 def test_more_calls_than_fit_a_batch_all_run() -> None:
