@@ -122,7 +122,7 @@ def test_a_deleted_user_leaves_nothing(
 
 @pytest.mark.parametrize("way", [by_itself, by_another])
 def test_a_deleted_session_leaves_none_of_its_own_data(
-    memory: AgentMemory, store: Store, way: Callable[..., None]
+    memory: AgentMemory, store: Store, way: Callable[..., None], tmp_path: Path
 ) -> None:
     """Wrong: data of a deleted session is left, in the store, a folder or a cache."""
     with memory:
@@ -145,6 +145,7 @@ def test_a_deleted_session_leaves_none_of_its_own_data(
         if way is by_another:  # only a memory with this block knows its folder
             memory.blocks["skills"].delete(Scope(None, "alone"))
         assert canary(None, "alone") not in seen(memory, None, "alone")
+        assert not list(tmp_path.rglob("skill-nobody-*"))
 
 
 def test_data_written_before_the_first_message_has_an_owner(store: Store, tmp_path: Path) -> None:
