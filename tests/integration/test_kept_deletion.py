@@ -157,6 +157,11 @@ def test_data_written_before_the_first_message_has_an_owner(store: Store, tmp_pa
         memory.delete_user("ada")
         assert memory.sessions() == []
         assert memory.session("s", "ben").working().all() == {}
+        values = memory.session("t").owner().values()
+        values.put(("n",), "k", "canary")
+        assert [head.session_id for head in memory.sessions()] == ["t"]
+        memory.delete("t")
+        assert values.namespaces() == []
 
 
 LIMITED: dict[str, tuple[Block, Callable[[User, int], object]]] = {

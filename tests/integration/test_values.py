@@ -159,16 +159,6 @@ def test_put_many_stores_all_values_or_none(memory: AgentMemory) -> None:
     assert [(one.namespace, one.value) for one in kept] == [(("a",), 3), (("b",), 2)]
 
 
-def test_deleting_a_session_deletes_its_values(memory: AgentMemory) -> None:
-    """Wrong: values of a session without messages are not deleted with it."""
-    values = memory.session("s").owner().values()
-    values.put(("n",), "k", "its own")
-    assert memory.values().namespaces() == []
-    assert [one.session_id for one in memory.sessions()] == ["s"]
-    memory.delete("s")
-    assert values.namespaces() == []
-
-
 def test_another_process_sees_new_and_deleted_values(url: str) -> None:
     """Wrong: a process does not see values that another one put or deleted."""
     with AgentMemory(store=url, blocks=[]) as one, AgentMemory(store=url, blocks=[]) as other:
