@@ -106,6 +106,7 @@ def test_a_deleted_user_leaves_nothing(
 ) -> None:
     """Wrong: a block keeps data of a deleted user, or loses another user's."""
     with memory:
+        memory.user("ada").values().put(("own",), "word", "canary-ada, of no session")
         assert canary("ada", "ada1") in seen(memory, "ada", "ada1")  # which fills the caches
         way(memory, lambda it: it.delete_user("ada"))
         if way is by_another:  # only a memory with this block knows its folder
