@@ -141,9 +141,9 @@ def invoke(arguments: Sequence[str], input: str | bytes | None = None, **setting
     return CliRunner().invoke(command_line(), list(arguments), input, **settings)
 
 
-def run(*arguments: str, code: int = 0) -> str:
+def run(*arguments: str, given: str | None = None, code: int = 0) -> str:
     """Return the output of one of our commands, which must end with this code."""
-    result = invoke(arguments)
+    result = invoke(arguments, given)
     assert result.exit_code == code, result.output
     return result.output
 

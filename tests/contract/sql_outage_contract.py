@@ -120,10 +120,3 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         with pytest.raises((ConfigError, StoreUnavailable), match=told) as caught:
             SQLStore(f"{scheme_of(server.url)}://user:{rest.format(free_port())}")
         assert told_nothing(caught.value, "user:12")
-
-    def test_a_closed_sql_store_refuses_calls(self, server: Served, store: Store) -> None:
-        """Wrong: a closed store connects again."""
-        store.close()
-        for call in (lambda: store.head("s"), lambda: store.append("s", [draft("a")])):
-            with pytest.raises(StoreUnavailable, match="closed"):
-                call()

@@ -75,6 +75,13 @@ class SQLContract(
 ):
     """`SQLStore` keeps the contract."""
 
+    def test_a_closed_sql_store_refuses_calls(self, store: Store) -> None:
+        """Wrong: a closed store connects or opens its file again."""
+        store.close()
+        for call in (lambda: store.head("s"), lambda: store.append("s", [draft("a")])):
+            with pytest.raises(StoreUnavailable, match="closed"):
+                call()
+
 
 class ServerContract(ServerFixtures, SQLContract):
     """`SQLStore` on a server keeps the contract with concurrent writers."""

@@ -83,15 +83,6 @@ def test_a_deleted_session_or_lock_leaves_no_rows(path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM agent_memory_documents").fetchone() == (0,)
 
 
-def test_a_closed_store_raises_store_unavailable(path: Path) -> None:
-    """Wrong: a closed store opens its file again."""
-    store = SQLStore(f"sqlite:///{path}")
-    store.close()
-    for call in (lambda: store.head("s"), lambda: store.append("s", [draft("a")])):
-        with pytest.raises(StoreUnavailable, match="closed"):
-            call()
-
-
 def test_an_invalid_database_file_is_named_in_the_error(tmp_path: Path) -> None:
     """Wrong: an invalid file raises only 'unable to open database file'."""
     with pytest.raises(StoreUnavailable, match="nowhere"):

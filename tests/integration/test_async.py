@@ -35,6 +35,12 @@ def test_all_calls_work_on_asyncio_and_trio(backend: str, tmp_path: Path) -> Non
                 == await memory.run(operations.retry, memory.memory)
                 == []
             )
+            values = await memory.values("ada")
+            await memory.run(values.put, ("n",), "k", 1)
+            assert (await memory.run(values.get, ("n",), "k")).value == 1
+            share = await memory.share("team")
+            await memory.run(share.grant, "ann", "write")
+            assert await memory.run(operations.shares, memory.memory) == ["team"]
             assert [m.content for m in await session.pop()] == ["Poor Rex."]
             await session.delete()
             await memory.delete_user("ada")

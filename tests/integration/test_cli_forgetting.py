@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent_memory import AgentMemory
-from tests.kit import invoke
+from tests.kit import run
 
 DOCK = "The boat lies at the eastern dock of the old harbour, next to the blue lamp."
 NUTS = "Ana is allergic to peanuts and all other kinds of nuts, says her {}."
@@ -23,13 +23,6 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         said = {"role": "user", "content": DOCK, "metadata": {"topic": "boats"}}
         memory.update("s", [said, {"role": "assistant", "content": "A boat, fine."}], user_id="ana")
         memory.update("t", {"role": "user", "content": "Another boat."}, user_id="ben")
-
-
-def run(*arguments: str, given: str | None = None, code: int = 0) -> str:
-    """Return the output of a command, which must end with this code."""
-    result = invoke(list(arguments), given)
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
 
 
 def kept() -> tuple[list[str], list[str]]:

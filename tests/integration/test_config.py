@@ -55,23 +55,6 @@ def test_files(tmp_path: Path) -> None:
     assert AgentMemoryConfig(**expected.model_dump()) == expected
 
 
-def test_the_environment_overrides_the_file_and_code_overrides_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wrong: the environment does not override the file, or code does not override both."""
-    path = tmp_path / "m.toml"
-    overflow = '[overflow]\nkind = "trim"\nkeep_messages = 3\n'
-    path.write_text(f'max_tokens = 4000\nnamespace = "file"\n{overflow}')
-    monkeypatch.setenv("AGENT_MEMORY_MAX_TOKENS", "5000")
-    monkeypatch.setenv("AGENT_MEMORY_OVERFLOW__KEEP_MESSAGES", "7")
-    config = AgentMemoryConfig.from_file(path)
-    assert (config.max_tokens, config.namespace) == (5000, "file")
-    assert config.overflow == Trim(keep_messages=7)
-    assert AgentMemoryConfig.from_file(path, max_tokens=6000).max_tokens == 6000
-    monkeypatch.delenv("AGENT_MEMORY_OVERFLOW__KEEP_MESSAGES")
-    assert AgentMemoryConfig().max_tokens == 5000
-
-
 def test_every_field_can_be_set_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a field cannot be set by an environment variable."""
     given = {

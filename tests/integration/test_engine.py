@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agent_memory import AgentMemory, FlushToLTM, StaticMemory, Trim, VectorMemory
-from agent_memory.errors import MemoryClosed
 from tests.kit import assistant, user
 
 
@@ -73,14 +72,6 @@ def test_pop_back_to_the_windows_start_shows_turns_again(url: str) -> None:
         assert len(memory.get("s").messages) > 4
 
 
-def test_history_returns_the_complete_log(memory: AgentMemory) -> None:
-    """Wrong: an overflow removes messages from the log, or a page of the history skips some."""
-    talk(memory, "s", 15)
-    whole = memory.history("s")
-    assert [entry.seq for entry in whole] == list(range(1, 31))
-    assert memory.history("s", after=10, limit=5) == whole[10:15]
-
-
 def test_a_number_for_absorb_starts_absorbing_before_an_overflow() -> None:
     """Wrong: a number for `absorb` has no effect before an overflow."""
     tokens = FlushToLTM(blocks=[VectorMemory(name="later")], absorb=60)
@@ -102,12 +93,3 @@ def test_the_start_of_a_context_is_stable_between_overflows(url: str) -> None:
             same += chat[: len(previous)] == previous
             previous = chat
         assert same >= 85
-
-
-def test_a_call_on_a_closed_memory_raises_memory_closed(url: str) -> None:
-    """Wrong: a call on a closed memory hangs, or raises a driver's error."""
-    memory = AgentMemory(store=url)
-    memory.close()
-    memory.close()
-    with pytest.raises(MemoryClosed):
-        memory.update("s", user("hi"))

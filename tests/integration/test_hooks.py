@@ -14,7 +14,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.cli import hook as command
 from agent_memory.integrations import hooks
-from tests.kit import SECONDS, home_of_its_own, invoke, user
+from tests.kit import SECONDS, home_of_its_own, invoke, run, user
 
 ROOT = Path(__file__).parents[2]
 Lines = list[dict[str, Any]]
@@ -313,12 +313,6 @@ def test_an_event_above_the_size_limit_is_refused(monkeypatch: pytest.MonkeyPatc
     assert "10 bytes" in done.stderr
 
 
-def run(*arguments: str, given: str = "") -> str:
-    done = invoke(["hook", *arguments], given)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 def test_install_and_uninstall_preserve_other_settings(tmp_path: Path) -> None:
     """Wrong: hooks are installed without a confirmation or twice, or other settings are lost."""
     path = tmp_path / "home/.claude/settings.json"
@@ -330,7 +324,7 @@ def test_install_and_uninstall_preserve_other_settings(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "+" in done.output
     assert path.read_text() == before
-    assert "written" in run("install", given="y\n")
+    assert "written" in run("hook", "install", given="y\n")
     made = json.loads(path.read_text())
     assert path.read_text().startswith('{\n\t"model": "opus",\n')
     assert path.stat().st_mode & 0o777 == 0o640
@@ -338,11 +332,11 @@ def test_install_and_uninstall_preserve_other_settings(tmp_path: Path) -> None:
     assert os.path.isabs(command.split()[0])
     store = f"sqlite:///{tmp_path}/home/.agent-memory/memory.db"
     assert command.endswith(f"hook Stop --agent claude-code --user ana --store {store}")
-    assert "is unchanged" in run("install")
+    assert "is unchanged" in run("hook", "install")
     assert not (tmp_path / "home/.codex").exists()
-    run("uninstall", "--yes")
+    run("hook", "uninstall", "--yes")
     assert json.loads(path.read_text()) == {"model": "opus"}
-    run("install", "cursor", "codex", "--project", "--yes")
+    run("hook", "install", "cursor", "codex", "--project", "--yes")
     told = json.loads((tmp_path / ".cursor/hooks.json").read_text())
     (stop,) = told["hooks"]["stop"]
     assert f"--user ana@{tmp_path} " in stop["command"]

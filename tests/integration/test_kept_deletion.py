@@ -13,7 +13,7 @@ from agent_memory.core.records import Record, Scope
 from agent_memory.ltm_blocks import SpatialMemory, WorkingMemory
 from agent_memory.ltm_blocks.skills import Skill
 from agent_memory.ltm_blocks.versions import version_owner
-from agent_memory.stores import MemoryStore, Store
+from agent_memory.stores import Store
 from agent_memory.testing.contract import together
 from tests.kit import opened
 
@@ -106,6 +106,8 @@ def test_a_deleted_user_leaves_nothing(
 ) -> None:
     """Wrong: a block keeps data of a deleted user, or loses another user's."""
     with memory:
+        memory.user("ada").values().put(("own",), "word", "canary-ada, of no session")
+        assert canary("ada", "ada1") in seen(memory, "ada", "ada1")  # which fills the caches
         way(memory, lambda it: it.delete_user("ada"))
         if way is by_another:  # only a memory with this block knows its folder
             memory.blocks["skills"].delete(Scope("ada"))
@@ -121,10 +123,12 @@ def test_a_deleted_user_leaves_nothing(
 
 @pytest.mark.parametrize("way", [by_itself, by_another])
 def test_a_deleted_session_leaves_none_of_its_own_data(
-    memory: AgentMemory, store: Store, way: Callable[..., None]
+    memory: AgentMemory, store: Store, way: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Wrong: a scratchpad or a note is left after its session was deleted."""
+    """Wrong: data of a deleted session is left, in the store, a folder or a cache."""
     with memory:
+        for user, session_id in (("ada", "ada1"), (None, "alone")):
+            assert canary(user, session_id) in seen(memory, user, session_id)
         way(memory, lambda it: it.delete("ada1"))
         assert not [one for one in left(store, "user:ada") if one.session_id == "ada1"]
         assert not left(store, "session:ada1")
@@ -139,6 +143,10 @@ def test_a_deleted_session_leaves_none_of_its_own_data(
         assert own in told
         way(memory, lambda it: it.delete("alone"))
         assert not left(store, "session:alone", version_owner("session:alone"))
+        if way is by_another:  # only a memory with this block knows its folder
+            memory.blocks["skills"].delete(Scope(None, "alone"))
+        assert canary(None, "alone") not in seen(memory, None, "alone")
+        assert not list(tmp_path.rglob("skill-nobody-*"))
 
 
 def test_data_written_before_the_first_message_has_an_owner(store: Store, tmp_path: Path) -> None:
@@ -150,31 +158,11 @@ def test_data_written_before_the_first_message_has_an_owner(store: Store, tmp_pa
         memory.delete_user("ada")
         assert memory.sessions() == []
         assert memory.session("s", "ben").working().all() == {}
-
-
-def test_cached_observations_are_dropped_after_their_deletion() -> None:
-    """Wrong: a process still finds observations that another memory deleted, in its cache."""
-    store = MemoryStore()
-    home = (0.0, 0.0)
-    with (
-        AgentMemory(store=store, blocks=[SpatialMemory()]) as memory,
-        AgentMemory(store=store) as other,
-    ):
-        places, apart = memory.user("ada").spatial(), memory.session("alone").owner().spatial()
-        places.observe("kept", home)
-        memory.session("s", "ada").owner().spatial().observe("in s", home)
-        apart.observe("alone", home)
-        assert {one.observation.text for one in places.nearest(home)} == {"kept", "in s"}
-        assert [one.observation.text for one in apart.nearest(home)] == ["alone"]
-        for session_id, user in (("s", "ada"), ("alone", None)):
-            other.delete(session_id)
-            memory.update(session_id, {"role": "user", "content": "Hello."}, user_id=user)
-        assert [one.observation.text for one in places.nearest(home)] == ["kept"]
-        assert apart.nearest(home) == []
-        other.delete_user("ada")
-        assert places.nearest(home) == []
-        places.observe("new", home)
-        assert [one.observation.text for one in places.nearest(home)] == ["new"]
+        values = memory.session("t").owner().values()
+        values.put(("n",), "k", "canary")
+        assert [head.session_id for head in memory.sessions()] == ["t"]
+        memory.delete("t")
+        assert values.namespaces() == []
 
 
 LIMITED: dict[str, tuple[Block, Callable[[User, int], object]]] = {

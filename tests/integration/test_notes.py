@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from agent_memory.models.embedders.base import CachedEmbedder
 from agent_memory.retrieval.features import Features
 from agent_memory.retrieval.vectors import Encoding
 from agent_memory.stores.sql.store import MemoryStore
-from agent_memory.testing.contract import together
 from tests.kit import SECONDS, opened
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -178,12 +176,6 @@ def test_notes_are_found_by_words_during_an_embedder_outage(memory: AgentMemory)
     assert found("What is the dog named?") == ["Has a dog named Rex."]
     assert found("How long is the green tea to brew?")[0].startswith("Prefers green tea")
     assert embedder.asked == 1
-
-
-def test_concurrent_writes_of_one_note_store_it_once(memory: AgentMemory) -> None:
-    """Wrong: concurrent writers store a note twice."""
-    same = together([partial(memory.user("ada").notes().add, "Likes tea.") for _ in range(8)])
-    assert len({note.id for note in same}) == len(memory.user("ada").notes().all()) == 1
 
 
 def test_a_block_of_another_kind_may_be_called_notes(url: str) -> None:

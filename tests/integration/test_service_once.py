@@ -128,13 +128,6 @@ def test_a_call_without_idempotency_rejects_a_key(service: Service, name: str) -
     assert "takes no Idempotency-Key" in answer.json["detail"]
 
 
-def test_a_stale_expected_end_is_rejected(service: Service) -> None:
-    """Wrong: a message is appended after another one that its writer has not seen."""
-    key, given = service.key("ana"), {"session_id": "s-ana", "messages": [said("next")]}
-    assert service.call("append_messages", key, {**given, "expected_end": 0}).status == 409
-    assert service.call("append_messages", key, {**given, "expected_end": 1}).json["end"] == 2
-
-
 def test_a_write_with_a_stale_version_is_rejected(service: Service) -> None:
     """Wrong: a client with a stale version overwrites or deletes another's change."""
     key = service.key("ana")

@@ -1,6 +1,5 @@
 """Shared namespaces as applications and agents use them: access and isolation."""
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ import pytest
 from agent_memory import (
     AgentMemory,
     AgentMemoryConfig,
-    AsyncAgentMemory,
     ConfigError,
     Deployment,
     ExtractiveMemory,
@@ -427,21 +425,6 @@ def test_an_invalid_shares_setting_is_rejected(shares: Any) -> None:
     """Wrong: an invalid name or access in `shares` is accepted, and fails only when it is used."""
     with pytest.raises(ConfigError, match="shares"):
         AgentMemoryConfig(shares=shares)
-
-
-def test_async_code_can_use_shared_namespaces() -> None:
-    """Wrong: async code cannot use shared namespaces."""
-
-    async def main() -> list[str]:
-        async with AsyncAgentMemory(store="memory://") as memory:
-            share = await memory.share("team")
-            await memory.run(share.grant, "ann", "write")
-            ann = await memory.run(share.agent, "ann")
-            await memory.run(ann.update, "s", user("x"))
-            assert await memory.run(operations.shares, memory.memory) == ["team"]
-            return texts(await memory.run(ann.history, "s"))
-
-    assert asyncio.run(main()) == ["x"]
 
 
 def test_a_null_memory_checks_access_but_stores_nothing(tmp_path: Path) -> None:

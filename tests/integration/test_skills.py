@@ -165,20 +165,6 @@ def test_deleting_a_user_deletes_the_users_skills(memory: AgentMemory, folder: P
     memory.delete_user("sarah")
 
 
-def test_deleting_a_session_deletes_its_skills(memory: AgentMemory, folder: Path) -> None:
-    """Wrong: skills of a session without a user stay after the session is deleted."""
-    memory.call_tool("s", "skills_save", {"name": "a", "description": "b", "steps": ["c"]})
-    memory.session("t").owner().skills().save(REFUND)
-    assert [head.session_id for head in memory.sessions()] == ["s", "t"]
-    memory.delete("s")
-    assert memory.session("s").owner().skills().all() == []
-    assert files(folder) == ["refund.md"]
-    memory.update("t", {"role": "user", "content": "I am Sarah."}, user_id="sarah")
-    assert memory.session("t").owner().skills().all() == []  # it is sarah's, who saved nothing
-    memory.delete("t")
-    assert files(folder) == []
-
-
 def test_a_session_being_deleted_shows_no_skills(memory: AgentMemory, folder: Path) -> None:
     """Wrong: skills of a session that is being deleted are listed, or saved."""
     skills = memory.session("s").owner().skills()
@@ -488,17 +474,3 @@ def test_the_folder_setting_expands_tildes(tmp_path: Path, monkeypatch: pytest.M
             saved = memory.open("skills").save(DEPLOY)
             monkeypatch.chdir(tmp_path)
             assert saved.path == tmp_path / "skills" / "deploy.md"
-
-
-PARTS = [{"tags": [1]}, {"steps": [None]}, {"description": 1}, {"body": 2}]
-
-
-@pytest.mark.parametrize("wrong", PARTS)
-def test_skill_parts_of_a_wrong_type_are_rejected(tmp_path: Path, wrong: dict[str, object]) -> None:
-    """Wrong: a part of the wrong type raises a bare error, which a service answers with 500."""
-    given: dict[str, object] = {"name": "walk", "description": "Walks.", **wrong}
-    with (
-        AgentMemory("memory://", blocks=[SkillMemory(folder=tmp_path)]) as memory,
-        pytest.raises(InvalidInput, match="text"),
-    ):
-        memory.user("ana").skills().write(**given)

@@ -316,6 +316,7 @@ def test_warm_up_loads_blocks_and_reads_a_users_data() -> None:
         assert block.loaded == ["load", "load", Scope("ada").owner]
         with pytest.raises(InvalidId):
             memory.warm_up("")
+    memory.close()  # a second call has no effect
     with pytest.raises(MemoryClosed):
         memory.warm_up()
 

@@ -1,5 +1,6 @@
 """Typical mistakes raise an error that says what to do, without pydantic's terms."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,9 @@ MISTAKES: dict[str, tuple[Act, str]] = {
     "a user by position": (lambda it: it.update("s", "Hi", "ana"),
         "update() takes `session_id` and `message` by position. Pass other arguments by name, "
         "such as user_id=..."),
+    "a user by position in async code": (lambda it: asyncio.run(
+        AsyncAgentMemory(it).update("s", "Hi", "ana")),  # type: ignore[call-arg]
+        "Pass other arguments by name"),
     "a user of a search by position": (lambda it: it.search("Hi", "ana"),
         "search() takes `query` by position. Pass other arguments by name, such as user_id=..."),
     "a budget by position": (lambda it: AgentMemory(None, 8000),
@@ -117,19 +121,6 @@ def test_an_invalid_environment_variable_raises_a_clear_error(
 
     assert sentence in str(caught.value)
     assert value not in str(caught.value)
-
-
-async def told(memory: AsyncAgentMemory) -> str:
-    with pytest.raises(TypeError) as caught:
-        await memory.update("s", "Hi", "ana")  # type: ignore[call-arg]
-    await memory.close()
-    return str(caught.value)
-
-
-def test_a_mistake_in_async_code_raises_an_error_with_a_remedy() -> None:
-    import asyncio
-
-    assert "Pass other arguments by name" in asyncio.run(told(AsyncAgentMemory(store="memory://")))
 
 
 def test_errors_of_the_callers_functions_are_raised_unchanged() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory import AgentMemory, AsyncAgentMemory, InvalidInput
+from agent_memory import AgentMemory, InvalidInput
 from agent_memory.engine.values import key_values
 from agent_memory.engine.values.items import Put
 
@@ -159,16 +159,6 @@ def test_put_many_stores_all_values_or_none(memory: AgentMemory) -> None:
     assert [(one.namespace, one.value) for one in kept] == [(("a",), 3), (("b",), 2)]
 
 
-def test_deleting_a_session_deletes_its_values(memory: AgentMemory) -> None:
-    """Wrong: values of a session without messages are not deleted with it."""
-    values = memory.session("s").owner().values()
-    values.put(("n",), "k", "its own")
-    assert memory.values().namespaces() == []
-    assert [one.session_id for one in memory.sessions()] == ["s"]
-    memory.delete("s")
-    assert values.namespaces() == []
-
-
 def test_another_process_sees_new_and_deleted_values(url: str) -> None:
     """Wrong: a process does not see values that another one put or deleted."""
     with AgentMemory(store=url, blocks=[]) as one, AgentMemory(store=url, blocks=[]) as other:
@@ -195,18 +185,3 @@ def test_concurrent_puts_lose_no_value(memory: AgentMemory) -> None:
     for one in threads:
         one.join()
     assert len(values.search(limit=1_000)) == 80
-
-
-async def _awaited(memory: AgentMemory) -> Any:
-    awaited = AsyncAgentMemory(memory)
-    values = await awaited.values("ana")
-    await awaited.run(values.put, ("n",), "k", 1)
-    found = await awaited.run(values.get, ("n",), "k")
-    return None if found is None else found.value
-
-
-def test_async_code_can_use_values(memory: AgentMemory) -> None:
-    """Wrong: async code cannot use values."""
-    import asyncio
-
-    assert asyncio.run(_awaited(memory)) == 1

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from agent_memory import AgentMemory, NoteMemory, SpatialMemory, VectorMemory, WorkingMemory
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.stores import MemoryStore, Store, open_store
+from agent_memory.stores import MemoryStore, Store
 from agent_memory.testing import watched
 from tests.kit import Cut, cut_at
 
@@ -101,24 +100,6 @@ def test_statements_do_not_grow_with_sessions(tmp_path: Path, statements: list[s
     assert fewest[12] - fewest[2] <= 2, fewest  # more tombstones than fit one statement
 
 
-def test_a_user_deletion_deletes_only_the_users_data(tmp_path: Path) -> None:
-    with (
-        closing(open_store(f"sqlite:///{tmp_path}/memory.db")) as store,
-        AgentMemory(settings(store)) as memory,
-    ):
-        fill(memory)
-        before = kept(store, "bob")
-        receipt = memory.delete_user("ada")
-        assert {part.place: part.state for part in receipt.parts}["log"] == "done"
-        assert not [part for part in receipt.parts if part.state == "failed"]
-        assert kept(store, "ada") == []
-        assert kept(store, "bob") == before
-        ada = memory.session("a1", "ada")
-        assert "Lisbon" not in str(ada.get("Where does Ada live?").to_messages())
-        assert ada.owner().values().get(("trips",), "a1") is None
-        assert memory.search("Lisbon", user_id="bob")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("of_user", [True, False])
 def test_an_interrupted_deletion_is_undone_or_completed(of_user: bool) -> None:
@@ -172,23 +153,3 @@ def test_a_session_begun_during_a_user_deletion_is_kept(monkeypatch: pytest.Monk
         assert [one.text for one in found if "quokka" in one.text]
         assert not other.search("Lisbon", user_id="ada", session_id="new")
     assert not store.records("_notes", "user deletions")
-
-
-def test_a_note_changed_during_a_user_deletion_is_deleted() -> None:
-    """Wrong: a note that another writer holds a lock on survives the user's deletion."""
-    store = MemoryStore()
-    with AgentMemory(settings(store)) as other, AgentMemory(settings(store)) as memory:
-        note = other.user("ada").notes().add(f"{WHAT}.")
-        locked = store.lock
-        seen: list[str] = []
-
-        def taken(name: str, owner: str, seconds: float, *, renew: bool = False) -> bool:
-            seen.append(name)
-            return locked(name, owner, seconds, renew=renew)
-
-        store.lock = taken  # type: ignore[method-assign]
-        other.user("ada").notes().update(note.id, f"{WHAT} again.")
-        (name,) = set(seen)
-        assert locked(name, "a writer", 0.5)
-        memory.delete_user("ada")  # waits for the lock, and deletes in steps
-        assert not store.records("notes", "user:ada")

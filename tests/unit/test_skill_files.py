@@ -224,6 +224,10 @@ def test_unsafe_skill_names_are_refused(name: str) -> None:
         (Skill("a", "b", extra={"x": (1, 2)}), "cannot be saved"),
         (Skill("a", "b", steps="Run."), "a list of texts"),  # type: ignore[arg-type]
         (Skill("a", "b", tags="ops"), "a list of texts"),  # type: ignore[arg-type]
+        (Skill("a", "b", tags=(1,)), "a list of texts"),  # type: ignore[arg-type]
+        (Skill("a", "b", steps=(None,)), "a list of texts"),  # type: ignore[arg-type]
+        (Skill("a", 1), "Give a text"),  # type: ignore[arg-type]
+        (Skill("a", "b", body=2), "Give a text"),  # type: ignore[arg-type]
         (Skill("a", "b", body="x" * MOST), "the maximum is 100000"),
     ],
 )

@@ -28,7 +28,6 @@ from agent_memory.ltm_blocks.spatial.search import (
     Found,
     PlaceIndex,
     distances,
-    left,
     proximity,
     scored,
 )
@@ -158,15 +157,6 @@ def test_settings_are_parsed_and_recalls_state_place_and_age() -> None:
 def test_ages_are_written_in_words(seconds: float, wanted: str) -> None:
     """Wrong: ages are rounded up, or negative for a clock that is ahead."""
     assert ago(timedelta(seconds=seconds)) == wanted
-
-
-def test_confidence_halves_after_each_half_life() -> None:
-    """Wrong: confidence decays linearly, from another time, or below 0."""
-    ages = np.array([0, DAY, 2 * DAY, 10 * DAY, 1e12])
-    sure = left(np.full(5, 0.8), ages, DAY)
-    assert sure.tolist() == pytest.approx([0.8, 0.4, 0.2, 0.8 / 1024, 0.0])
-    assert left(np.array([0.8]), np.array([-DAY]), DAY).tolist() == [0.8]
-    assert left(np.array([0.8]), np.array([1e12]), None).tolist() == [0.8]
 
 
 lengths = st.floats(0, 1e13)
