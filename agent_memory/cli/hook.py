@@ -41,6 +41,7 @@ EVENTS = {
 """The description of each event, by its name in Claude Code."""
 
 _SECONDS = {"SessionStart": 30, "UserPromptSubmit": 10, "Stop": 60, "PreCompact": 300}
+_RECALL_SECONDS = 8.0
 
 
 class Place(NamedTuple):
@@ -236,8 +237,11 @@ def _handle(name: str, agent: str, user: str, store: str | None, config: Path | 
     own_name = PLACES[agent].events.get(name, name) if agent in PLACES else name
     event = read_event(agent, name, own_name, _read_event())
     # the agent is waiting: work that needs a model is left to other processes
-    quick = {"model": None, "overflow_mode": "inline"}
-    with AgentMemory(common.load_config(store, config).model_copy(update=quick)) as memory:
+    quick: dict[str, Any] = {"model": None, "overflow_mode": "inline"}
+    settings = common.load_config(store, config)
+    # each hook is a new process, which loads the encoder before it can recall
+    quick["recall_timeout"] = max(settings.recall_timeout, _RECALL_SECONDS)
+    with AgentMemory(settings.model_copy(update=quick)) as memory:
         output = handle(memory, event, user)
     if output:
         print(output, flush=True)

@@ -218,7 +218,8 @@ class RedisServer:
         finally:
             free.release()
         if isinstance(answer, Exception):
-            if "READONLY" in str(answer):  # after a failover, the address leads to another server
+            # after a failover, the address leads to another server
+            if isinstance(answer, exceptions.ReadOnlyError) or "READONLY" in str(answer):
                 self._disconnect()
             raise answer
         return answer
