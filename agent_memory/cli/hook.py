@@ -236,12 +236,12 @@ def _handle(name: str, agent: str, user: str, store: str | None, config: Path | 
 
     own_name = PLACES[agent].events.get(name, name) if agent in PLACES else name
     event = read_event(agent, name, own_name, _read_event())
-    # the agent is waiting: work that needs a model is left to other processes
-    quick: dict[str, Any] = {"model": None, "overflow_mode": "inline"}
     settings = common.load_config(store, config)
-    # each hook is a new process, which loads the encoder before it can recall
-    quick["recall_timeout"] = max(settings.recall_timeout, _RECALL_SECONDS)
-    with AgentMemory(settings.model_copy(update=quick)) as memory:
+    # The agent is waiting: work that needs a model is left to other processes. Recall gets more
+    # time, because each hook is a new process, which first loads the encoder.
+    patience = max(settings.recall_timeout, _RECALL_SECONDS)
+    own = {"model": None, "overflow_mode": "inline", "recall_timeout": patience}
+    with AgentMemory(settings.model_copy(update=own)) as memory:
         output = handle(memory, event, user)
     if output:
         print(output, flush=True)

@@ -167,8 +167,11 @@ class Cleared:
             if candidates.issuperset(results) and self._window[call].seq not in self._pinned
         ]
         # A call without one of its results may not be shown, so its step can't stay.
-        shapes = {call: shape_of(self._window[call].message) for call, _ in steps}
-        whole = [step for step in steps if self._count(step) >= len(shapes[step[0]].calls)]
+        whole = [
+            step
+            for step in steps
+            if self._count(step) >= len(shape_of(self._window[step[0]].message).calls)
+        ]
         if len(steps) < 2 or not whole:
             return {}
         stays = min(whole, key=self._count)
