@@ -133,9 +133,9 @@ def wait_for_imports() -> None:
 
 
 def _others_import() -> bool:
-    frames = sys._current_frames()
-    del frames[threading.get_ident()]
-    callers = (caller for frame in frames.values() for caller, _ in walk_stack(frame))
+    here = sys._getframe()  # not by the thread's ident, which gevent replaces
+    frames = [frame for frame in sys._current_frames().values() if frame is not here]
+    callers = (caller for frame in frames for caller, _ in walk_stack(frame))
     return any(caller.f_code.co_filename == _IMPORT_SYSTEM for caller in callers)
 
 

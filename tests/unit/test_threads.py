@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from agent_memory.core import threads
+from agent_memory.core.processes import wait_for_imports
 from agent_memory.core.threads import Handover, repeated
 from agent_memory.engine.recall.runner import MOST_ABANDONED, TimeLimited, in_parallel
 from agent_memory.ltm_blocks.base import QueryThread
@@ -425,3 +426,9 @@ for one in within:
 def test_the_interpreter_exits_despite_hanging_calls() -> None:
     """Wrong: an exit waits for a hanging call or an idle thread, or prints an error of one."""
     run(EXIT)
+
+
+def test_the_wait_for_imports_also_works_under_gevent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: gevent replaces `get_ident`, and a process prints a traceback when it ends."""
+    monkeypatch.setattr(threading, "get_ident", lambda: 1)
+    wait_for_imports()
