@@ -46,7 +46,7 @@ class SkillMemory(ManualBlock):
     selective = True
 
     kind: Literal["skills"] = "skills"
-    folder: Path
+    folder: str | Path
     max_skills: Positive = 200
     max_bytes: Positive = 100_000
 
@@ -55,9 +55,9 @@ class SkillMemory(ManualBlock):
 
     @field_validator("folder")
     @classmethod
-    def _at_home(cls, value: Path) -> Path:
+    def _at_home(cls, value: str | Path) -> Path:
         try:
-            return value.expanduser()
+            return Path(value).expanduser()
         except RuntimeError as error:
             raise ConfigError(f"{value}: {error} Give the folder's full path.") from None
 
@@ -65,7 +65,7 @@ class SkillMemory(ManualBlock):
     def library(self) -> Library:
         """The files in the folder."""
         if self._library is None:
-            self._library = Library(self.folder.absolute(), self.max_bytes)
+            self._library = Library(Path(self.folder).absolute(), self.max_bytes)
         return self._library
 
     def bind(self, resources: Resources) -> Self:
@@ -77,7 +77,7 @@ class SkillMemory(ManualBlock):
         if os.path.isfile(self.folder):
             raise ConfigError(f"{self.folder} is a file. Give a folder; it need not exist.")
         bound = super().bind(resources)
-        bound._library = Library(self.folder.absolute(), self.max_bytes)
+        bound._library = Library(Path(self.folder).absolute(), self.max_bytes)
         bound._indexes = TextIndexes(BestEffort(lambda: resources.embedders(None)))
         return bound
 
