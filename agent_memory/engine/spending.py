@@ -128,8 +128,8 @@ class Spending:
                 raise _refusal(owner, "0 of 0 calls", seconds_left(now_utc()))
         day = day_of(now_utc())
         measures = self._limits[""].measures or self._per_user.measures
-        sent = prompt() if measures else 0
-        more = Spent(1, sent + answer, self._priced(concerned, model, sent, answer))
+        tokens = prompt() if measures else 0
+        more = Spent(1, tokens + answer, self._priced(concerned, model, tokens, answer))
         counted: list[str] = []
         try:
             for owner in concerned:

@@ -152,7 +152,7 @@ def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[Recall]:
         for role in ("user", "assistant")
     ]
     texts = [
-        f"[{entry.said_at:%Y-%m-%d}] {entry.message.role}: {entry.message.text()}"
+        f"[{entry.local_time:%Y-%m-%d}] {entry.message.role}: {entry.message.text()}"
         for entry in entries
         if entry is not None
     ]

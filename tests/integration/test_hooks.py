@@ -74,7 +74,7 @@ WHICH = "On which port does the Kestrel staging database listen?"
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> str:
+def stored_transcript(tmp_path: Path) -> str:
     path = write(tmp_path / "t.jsonl", claude(ASKED, ANSWERED))
     hook("Stop", event(transcript_path=path))
     return path

@@ -10,7 +10,7 @@ from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, is_chatter
 from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.retrieval.languages import languages_of
-from agent_memory.retrieval.statements import asking, repeats, tells_nothing
+from agent_memory.retrieval.statements import question_share, repeats, tells_nothing
 from agent_memory.retrieval.words import words
 from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK
 from tests.unit.claiming import DAY
@@ -204,4 +204,4 @@ def test_a_question_within_a_longer_message_is_recognized(text: str, again: bool
 )
 def test_only_the_asking_part_of_a_message_is_a_question(text: str, asks: int) -> None:
     """Wrong: a statement beside a question counts as one, or a question needs its question mark."""
-    assert asking(text) == asks
+    assert question_share(text) == asks

@@ -37,7 +37,7 @@ def test_no_limit_is_passed_in_any_order(limit: SpendingLimit, asked: list[Spent
 
 
 @given(MORE, MORE)
-def test_what_is_taken_back_leaves_no_trace(one: Spent, other: Spent) -> None:
+def test_a_refunded_call_is_not_counted(one: Spent, other: Spent) -> None:
     """Wrong: a refunded call is still partly counted."""
     assert one + other - other == one
 

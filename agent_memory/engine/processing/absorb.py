@@ -19,7 +19,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.notices import error_text
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
 from agent_memory.core.threads import unwanted
-from agent_memory.core.tracing import operation, tell_absorbed
+from agent_memory.core.tracing import describe_absorb, operation
 from agent_memory.engine.processing.failures import Failures, is_passing
 from agent_memory.engine.recall.runner import Backoff, TimeLimited, in_parallel, resolve
 from agent_memory.errors import ConfigError, LeaseLost, ProcessEnds, StoreError, Undecryptable
@@ -224,7 +224,7 @@ class Absorber:
     def _update(self, block: Block, head: Head, lease: Lease, batch: Sequence[Entry]) -> None:
         scope = Scope(head.user_id, head.session_id, lease=lease)
         with operation("upsert_memory", self._config.namespace, head.session_id) as span:
-            tell_absorbed(span, block.name, len(batch))
+            describe_absorb(span, block.name, len(batch))
             resolve(block.update(scope, batch))
 
     def _limited(self, block: Block, head: Head, call: Callable[[], None]) -> None:

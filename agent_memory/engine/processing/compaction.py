@@ -363,7 +363,7 @@ class Retention:
         if moved is None:  # another writer was faster: the next call removes them
             return head
         self._parts.windows.moved(head, moved)
-        self._parts.sent.expire(head.session_id, upto)
+        self._parts.prompt_log.expire(head.session_id, upto)
         return moved
 
     def removes(self, head: Head) -> bool:

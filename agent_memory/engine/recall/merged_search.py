@@ -116,7 +116,7 @@ class Filter:
         message = entry.message
         return (
             (self.roles is None or role_of(message) in self.roles)
-            and self._holds(entry.said_at)
+            and self._holds(entry.local_time)
             and matches(message.metadata, self.where or {})
         )
 

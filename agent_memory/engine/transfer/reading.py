@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from agent_memory.core.forms import Form
-from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.idempotency import KeyRecord
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope, Summary
 from agent_memory.core.system_collections import VALUES
@@ -51,7 +51,7 @@ class Stored:
     traits: bytes = b""
 
 
-Item = KeptKey | Stored | VectorsForm | DeadLetter
+Item = KeyRecord | Stored | VectorsForm | DeadLetter
 
 
 class Reading:
@@ -164,13 +164,13 @@ class Reading:
             raise self._refused("its message is not in the form that logs store")
         return Message.from_json(text, at)
 
-    def _key(self, form: KeyForm) -> KeptKey:
+    def _key(self, form: KeyForm) -> KeyRecord:
         if form.name in self._keys:
             raise self._refused("an earlier line has the same key")
         if not form.seq <= min(form.end, self.head.end):
             raise self._refused("its messages are not in the log")
         self._keys.add(form.name)
-        return KeptKey(**form.model_dump(exclude={"kind"}))
+        return KeyRecord(**form.model_dump(exclude={"kind"}))
 
     def _fact(self, form: FactForm) -> Stored:
         return Stored("fact", form.block, self._record(form))

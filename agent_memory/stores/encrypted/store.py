@@ -189,7 +189,7 @@ class EncryptedKernel(KernelWrapper):
 
     def numbers(self, term: int) -> list[int]:
         """Return the word's ids in the store: one for each key, and `term` for plain text."""
-        numbers = [key.blind(term) for key in self.keys.known]
+        numbers = [key.blind(term) for key in self.keys.all]
         return [*numbers, term] if self._plaintext else numbers
 
     def _attribute(self, failures: Sequence[_Failure]) -> None:
