@@ -189,7 +189,7 @@ def with_earlier(message: Message, earlier: Iterable[Message]) -> Message:
         text = query_text(other.text())
         if len(text) > _LINE:  # a document, which would distort the search
             break
-        if text not in texts and not is_courtesy(text):
+        if text not in texts and not is_small_talk(text):
             texts.append(text)
     if len(texts) == 1:
         return message
@@ -219,7 +219,7 @@ def query_text(text: str) -> str:
     if len(text) > MOST:
         text = _at_the_ends(text)
     every = _SENTENCES.split(text)
-    relevant = [sentence for sentence in every if not is_courtesy(sentence)]
+    relevant = [sentence for sentence in every if not is_small_talk(sentence)]
     return " ".join(relevant) if 0 < len(relevant) < len(every) else text
 
 
@@ -278,7 +278,7 @@ _UNSPACED = re.compile(
 )
 
 
-def is_courtesy(text: str) -> bool:
+def is_small_talk(text: str) -> bool:
     """Return whether a text is only small talk: thanks, greetings, "OK", symbols."""
     if len(text) > _LONGEST:
         return False

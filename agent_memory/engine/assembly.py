@@ -176,11 +176,11 @@ class Components:
         if "contexts" in vars(self):
             self.prompt_log.begun(head)
 
-    def troubles(self, head: Head | None) -> list[str]:
-        failing = self.absorber.failures.troubles(besides=self.lacking_models)
+    def warnings(self, head: Head | None) -> list[str]:
+        failing = self.absorber.failures.warnings(besides=self.lacking_models)
         reached = self.services.spending.reached(None if head is None else head.user_id)
         limits = [] if reached is None else [reached]
-        return [*self.lacking_models.values(), *failing, *limits, *self.compaction.troubles(head)]
+        return [*self.lacking_models.values(), *failing, *limits, *self.compaction.warnings(head)]
 
     @late_property
     def default_notes(self) -> Block:
@@ -233,7 +233,7 @@ class Components:
 
         counts, absorbing = self.store.counts(), self.absorber.blocks
         letters = self.dead_letters
-        errors = {**self.absorber.failures.of_blocks(now=True), **self.lacking_models}
+        errors = {**self.absorber.failures.errors(now=True), **self.lacking_models}
         lags: Counter[str] = Counter()
         for head in all_heads(self.store):
             lags.update({name: head.lag(name) for name in absorbing})

@@ -59,8 +59,8 @@ class User:
         return self._memory.components  # `RemoteMemory` has no components
 
     def __repr__(self) -> str:
-        at_hand = "" if self._session_id is None else f", session_id={self._session_id!r}"
-        return f"User({self.user_id!r}{at_hand})"
+        session = "" if self._session_id is None else f", session_id={self._session_id!r}"
+        return f"User({self.user_id!r}{session})"
 
     def facts(
         self,
@@ -238,10 +238,10 @@ class User:
                     places.setdefault(session_id, {}).setdefault(seq, []).append(recall)
         for session_id, seqs in places.items():
             if self._head(session_id, scope) is not None:  # an edit would create a missing session
-                gone += self._take_out(session_id, seqs)
+                gone += self._remove_messages(session_id, seqs)
         return gone
 
-    def _take_out(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:
+    def _remove_messages(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:
         stored: set[int] = set()
 
         def without(log: list[Entry]) -> list[Entry]:

@@ -194,7 +194,7 @@ class Provider:
         retrying = tenacity.Retrying(
             stop=lambda state: is_unwanted() or state.attempt_number >= self._attempts,
             wait=wait,
-            retry=tenacity.retry_if_exception(_is_passing),
+            retry=tenacity.retry_if_exception(_is_temporary),
             before_sleep=partial(self._note, call),
             reraise=True,
         )
@@ -261,7 +261,7 @@ class Provider:
         reason = self._reason(error)
         if midway:
             return self._broke_off(reason)
-        if _is_passing(error):
+        if _is_temporary(error):
             return ModelUnavailable(
                 f"{self.model} could not be reached in {self._attempts} attempts: {reason}. "
                 "Try again later. Check the provider's status, `api_base` and the timeout."
@@ -307,7 +307,7 @@ def _readable(value: Any) -> Any:
     return value
 
 
-def _is_passing(error: BaseException) -> bool:
+def _is_temporary(error: BaseException) -> bool:
     """Return whether an error may be temporary, such as a rate limit or a lost connection."""
     from openai import APIConnectionError, OpenAIError  # timeouts are connection errors, too
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent_memory.core.query_text import is_courtesy
+from agent_memory.core.query_text import is_small_talk
 from agent_memory.core.text import names as names_in
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
@@ -168,7 +168,7 @@ class _Corrections:
         kinds, start = kinds_of_values(old), first_word(old)
         for hit, near in self.newer(statement):
             text = hit.text
-            if not hit.follows(statement) or is_courtesy(text):
+            if not hit.follows(statement) or is_small_talk(text):
                 continue
             if is_about_another(text, self.about) and not REFERS.search(text):
                 continue

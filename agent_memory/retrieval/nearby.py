@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agent_memory.core.query_text import ends_with_question, is_courtesy
+from agent_memory.core.query_text import ends_with_question, is_small_talk
 from agent_memory.core.text import sentences
 from agent_memory.retrieval.answers import informative_hits
 from agent_memory.retrieval.corrections import move_next_to
@@ -82,7 +82,7 @@ def _belongs(hit: TextHit, first: TextHit) -> bool:
 
     A reply is a message of another speaker.
     """
-    if hit.score < _SHARE * first.score or is_courtesy(hit.text):
+    if hit.score < _SHARE * first.score or is_small_talk(hit.text):
         return False
     return hit.speaker != first.speaker or hit.follows(first)
 

@@ -5,7 +5,7 @@ A `Turn` in this module is one message, or one passage of a long message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -90,10 +90,7 @@ def sources_of(record: Record) -> tuple[Source, ...]:
 
 
 def recalls(
-    hits: Iterable[TextHit],
-    block: str,
-    scope: Scope | None = None,
-    pieces: np.ndarray | None = None,
+    hits: list[TextHit], block: str, scope: Scope | None = None, pieces: np.ndarray | None = None
 ) -> Iterator[Recall]:
     """Yield hits as recalls, in order. If `scope` is given, skip hits that it excludes.
 

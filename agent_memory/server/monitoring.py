@@ -332,7 +332,7 @@ class Watch:
         for name in blocks:
             if any(head.lag(name) for head in due):
                 last[name, _NO_WORKER] = worker
-            if self._parts.dead_letters.failing(name) is not None:
+            if self._parts.dead_letters.newest_error(name) is not None:
                 last[name, _FAILS] = absorbed.get(name, 0.0)
         self._waiting = {key: self._waiting.get(key, now) for key in last}
         stalls = [Stalled(*key, now - max(at, last[key])) for key, at in self._waiting.items()]

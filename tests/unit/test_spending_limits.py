@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.usage import SpendingLimit, Spent, Usage, day_of, passed, seconds_left
+from agent_memory.core.usage import SpendingLimit, Spent, Usage, day_of, exceeded, seconds_left
 from agent_memory.engine.processing.session_work import quiet_seq
 
 NUMBERS = st.integers(0, 50)
@@ -32,7 +32,7 @@ def test_no_limit_is_passed_in_any_order(limit: SpendingLimit, asked: list[Spent
             and (limit.tokens is None or after.tokens <= limit.tokens)
             and (limit.cost is None or after.cost <= limit.cost)
         )
-        assert (passed(limit, spent, more) is None) == fits
+        assert (exceeded(limit, spent, more) is None) == fits
         spent = after if fits else spent
 
 

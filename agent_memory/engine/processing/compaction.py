@@ -193,7 +193,7 @@ class Compaction:
         names = (_MODEL, (_MODEL, head.session_id))
         return not all(map(self._backoff.idle, names))
 
-    def troubles(self, head: Head | None) -> list[str]:
+    def warnings(self, head: Head | None) -> list[str]:
         """Return warnings about the session's summary."""
         if head is None or self.only_cuts:
             return []

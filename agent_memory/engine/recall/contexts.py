@@ -18,7 +18,7 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer, Shown
 from agent_memory.core.prompt_log import LoggedPrompt, encode_context
-from agent_memory.core.query_text import is_courtesy, query_message, with_earlier
+from agent_memory.core.query_text import is_small_talk, query_message, with_earlier
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
 from agent_memory.core.shapes import newest_user, role_of, user_messages
@@ -231,7 +231,7 @@ class Contexts:
                     off_main_thread(block.recalled)(session.scope, ids)
                 except StoreError as error:  # if the count fails, the context is still returned
                     logger.warning("recalls were not counted: %s", error)
-        if self.blocks and query is not None and not is_courtesy(query.text()):
+        if self.blocks and query is not None and not is_small_talk(query.text()):
             selective = (context.blocks[recall.block].selective for recall in context.recalls)
             self._parts.recalls.note(hit=any(selective))
 
@@ -300,8 +300,9 @@ class Contexts:
     def view(self, session: LoadedSession) -> View:
         with Account("other", session.scope.user_id, within=current_account()).charged() as account:
             by_block, warnings = self.recall(session.scope, session.search_message())
-        troubles = [*self._parts.troubles(session.head), *self.waiting(session.scope, session.head)]
-        return View(session, by_block, [*warnings, *troubles], usage=account.usage)
+        warnings += self._parts.warnings(session.head)
+        warnings += self.waiting(session.scope, session.head)
+        return View(session, by_block, warnings, usage=account.usage)
 
     def waiting(self, scope: Scope, head: Head | None) -> list[str]:
         """Return a warning for each block that has not absorbed all messages.
@@ -340,7 +341,7 @@ class Contexts:
 
 def is_queried(block: Block, message: Message | None) -> bool:
     """Return whether a context queries a block. Small talk does not query selective blocks."""
-    return message is None or not block.selective or not is_courtesy(message.text())
+    return message is None or not block.selective or not is_small_talk(message.text())
 
 
 def _window(

@@ -360,7 +360,7 @@ def explain(
     left_out = [
         item for item in left_out if gone.isdisjoint(name for name, _ in item.recall.sources)
     ]
-    warnings += [*notes, *parts.troubles(head), *contexts.waiting(scope, head)]
+    warnings += [*notes, *parts.warnings(head), *contexts.waiting(scope, head)]
     dropped = dropped_of(head, session.entries, session.window.sources, context.recalls)
     return Explanation(question, context, left_out, dropped, _dead(parts, scope), warnings)
 

@@ -43,7 +43,7 @@ F = TypeVar("F", bound=Form)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record of a block or of a system collection. `traits` are the features of a vector."""
+    """A record of a block or of a system collection. `traits` are its search features as bytes."""
 
     kind: Literal["fact", "vector", "forgotten", "value"]
     block: str
@@ -80,8 +80,8 @@ class Reading:
         while (fields := self._next()).get("kind") == "entry":
             yield self._entry(self._form(EntryForm, fields))
         self._after_log = fields
-        if wrong := self._log.unfinished():
-            raise self._refused(wrong)
+        if problem := self._log.problem_at_end():
+            raise self._refused(problem)
 
     def records(self) -> Iterator[tuple[int, Item]]:
         """Yield the items after the log, each with the number of its line."""
@@ -128,8 +128,8 @@ class Reading:
             created_at=form.begun,
             **form.model_dump(exclude=other),
         )
-        if wrong := _wrong(head):
-            raise self._refused(wrong)
+        if problem := _head_problem(head):
+            raise self._refused(problem)
         return head
 
     def _system(self, form: HeadForm) -> Message | None:
@@ -146,8 +146,8 @@ class Reading:
         message = self._message(form.message, form.at)
         name, at = self.head.session_id, form.at
         entry = Entry(name, form.seq, message, form.tokens, form.total, form.encoding, at)
-        if wrong := self._log.wrong(entry):
-            raise self._refused(wrong)
+        if problem := self._log.problem(entry):
+            raise self._refused(problem)
         return entry
 
     def _message(self, fields: dict[str, Any], at: datetime) -> Message:
@@ -278,7 +278,7 @@ class _Log:
         self._pinned = 0
         self._pinned_left = set(head.pinned)
 
-    def wrong(self, entry: Entry) -> str | None:
+    def problem(self, entry: Entry) -> str | None:
         """Return the problem of the next entry, or None."""
         head = self._head
         if entry.seq != self._seq + 1:
@@ -297,7 +297,7 @@ class _Log:
         self._seq, self._total = entry.seq, entry.total
         return None
 
-    def unfinished(self) -> str | None:
+    def problem_at_end(self) -> str | None:
         """Return the problem at the end of the log, or None."""
         head = self._head
         if self._seq != head.end:
@@ -307,7 +307,7 @@ class _Log:
         return None
 
 
-def _wrong(head: Head) -> str | None:
+def _head_problem(head: Head) -> str | None:
     """Return the problem that a head has regardless of its log, or None."""
     if not head.expired <= head.start <= head.end or 0 < head.end == head.expired:
         return "`expired`, `start` and `end` do not follow each other"

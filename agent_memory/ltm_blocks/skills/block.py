@@ -134,8 +134,7 @@ class SkillMemory(ManualBlock):
     def problems(self, resources: Resources) -> Sequence[str]:
         """Return the problems of all broken files, both shared and users' own."""
         owners = [None, *self.library.owners()]
-        visible = map(self.library.visible, owners)
-        problems = (str(broken) for skills in visible for broken in skills.broken)
+        problems = (str(broken) for owner in owners for broken in self.library.shown(owner).broken)
         return list(dict.fromkeys(problems))
 
     def owner(self, scope: Scope) -> str | None:
@@ -314,7 +313,7 @@ class Skills:
             return self._library.drop(self._owner, text_of("name", name))
 
     def _visible(self) -> SkillSet:
-        return self._library.visible(self._owner if self._stands() else None)
+        return self._library.shown(self._owner if self._stands() else None)
 
     def _check(self, name: str, owner: str) -> None:
         if name in self._library.read(None).skills:

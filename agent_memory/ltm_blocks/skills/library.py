@@ -64,7 +64,7 @@ class Library:
                 result.skills[content.name] = replace(content, path=path, shared=owner is None)
         return result
 
-    def visible(self, owner: str | None) -> SkillSet:
+    def shown(self, owner: str | None) -> SkillSet:
         """Return the skills that an owner sees: the shared skills and the owner's own skills.
 
         An owner's skill with the name of a shared skill is reported as broken.

@@ -53,13 +53,13 @@ class Key:
         secret: The key's 32 bytes.
 
     Attributes:
-        has_opened: Whether the key has decrypted any data. If so, it is the right key for its id.
+        has_decrypted: Whether the key has decrypted any data. If so, it is the right key for its id.
 
     Raises:
         MissingExtra: `cryptography` is not installed.
     """
 
-    has_opened = False
+    has_decrypted = False
 
     def __init__(self, key_id: str, secret: bytes) -> None:
         self.id = key_id
@@ -85,19 +85,19 @@ class Key:
         digest = hmac.digest(self._terms, term.to_bytes(4, "big"), "sha256")
         return int.from_bytes(digest[:4], "big")
 
-    def seal(self, place: Place, plain: bytes) -> str:
+    def encrypt(self, place: Place, plain: bytes) -> str:
         """Encrypt bytes for a place, with a random nonce."""
         encrypted = binascii.b2a_base64(self._encrypted(place, plain), newline=False)
         return f"{MARK}{self.id}.{encrypted.decode()}"
 
-    def seal_bytes(self, place: Place, plain: bytes) -> bytes:
+    def encrypt_bytes(self, place: Place, plain: bytes) -> bytes:
         return f"{MARK}{self.id}.".encode() + self._encrypted(place, plain)
 
     def _encrypted(self, place: Place, plain: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, plain, _bound(place, self.id))
 
-    def open(self, place: Place, encrypted: bytes) -> bytes | None:
+    def decrypt(self, place: Place, encrypted: bytes) -> bytes | None:
         """Decrypt the part of a ciphertext after the key's id.
 
         Return None if the ciphertext was altered, or was encrypted for another place or with
@@ -220,8 +220,8 @@ class Keys:
         key_id, _ = _parts(encrypted)
         return bool(key_id) and key_id not in self._by_id
 
-    def open(self, place: Place, encrypted: str | bytes) -> bytes:
-        """Decrypt a result of `Key.seal` or `Key.seal_bytes`.
+    def decrypt(self, place: Place, encrypted: str | bytes) -> bytes:
+        """Decrypt a result of `Key.encrypt` or `Key.encrypt_bytes`.
 
         Raises:
             Undecryptable: The key is missing or wrong, or the ciphertext was altered or is from
@@ -241,20 +241,20 @@ class Keys:
                 f"{self._source}. Add the key there. A key is needed as long as any data is "
                 "encrypted with it."
             )
-        plain = key.open(place, body)
+        plain = key.decrypt(place, body)
         if plain is None:
             raise Undecryptable(
                 f"{_name_of(place)} cannot be decrypted: it was altered or moved, or it was "
                 f"encrypted with another key named {key_id!r}, or in another namespace. Pass that "
                 "key or namespace, or restore the record from a backup."
             )
-        key.has_opened = True
+        key.has_decrypted = True
         return plain
 
-    def has_opened(self, encrypted: str) -> bool:
+    def has_decrypted(self, encrypted: str) -> bool:
         """Return whether the key that a ciphertext names has decrypted any data."""
         key = self._by_id.get(_parts(encrypted)[0])
-        return key is not None and key.has_opened
+        return key is not None and key.has_decrypted
 
     def _writing(self, key_id: str) -> Key:
         key = self._get(_checked_id(key_id))
