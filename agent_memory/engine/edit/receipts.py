@@ -132,7 +132,8 @@ class Receipts:
         if receipt.signature is None:
             return Part("signature", "failed", "The receipt has no signature.")
         try:
-            self._keys.decrypt(("receipt", self._namespace, receipt.signed_digest), receipt.signature)
+            place = ("receipt", self._namespace, receipt.signed_digest)
+            self._keys.decrypt(place, receipt.signature)
         except Undecryptable:
             return Part(
                 "signature", "failed", "The receipt was altered, or signed with another key."

@@ -53,7 +53,7 @@ class Key:
         secret: The key's 32 bytes.
 
     Attributes:
-        has_decrypted: Whether the key has decrypted any data. If so, it is the right key for its id.
+        has_decrypted: Whether the key has decrypted any data. If so, it is the right key of its id.
 
     Raises:
         MissingExtra: `cryptography` is not installed.
