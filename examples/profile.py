@@ -29,7 +29,7 @@ class Profile(BaseModel):
     hobbies: list[str] = Field(default=[], description="what the user likes to do")
 
 
-def told(field: str, value: Any, quote: str, **more: Any) -> dict[str, Any]:
+def finding(field: str, value: Any, quote: str, **more: Any) -> dict[str, Any]:
     """Return one finding in the form of a model's answer."""
     return {"field": field, "value": value, "message": 1, "quote": quote, **more}
 
@@ -39,27 +39,27 @@ TALK: list[tuple[str, str, list[dict[str, Any]]]] = [
         "2025-01-10T09:00:00+00:00",
         "I'm Ana. I live in Porto, work at Cortiça, and climb on weekends.",
         [
-            told("name", "Ana", "I'm Ana"),
-            told("city", "Porto", "I live in Porto"),
-            told("employer", "Cortiça", "work at Cortiça"),
-            told("hobbies", "climbing", "climb on weekends"),
+            finding("name", "Ana", "I'm Ana"),
+            finding("city", "Porto", "I live in Porto"),
+            finding("employer", "Cortiça", "work at Cortiça"),
+            finding("hobbies", "climbing", "climb on weekends"),
         ],
     ),
     (
         "2025-09-02T09:00:00+00:00",
         "We moved to Lisbon in August! Our two kids love it. Write to ana@example.com.",
         [
-            told("city", "Lisbon", "moved to Lisbon in August", since="2025-08"),
-            told("children", 2, "Our two kids"),
+            finding("city", "Lisbon", "moved to Lisbon in August", since="2025-08"),
+            finding("children", 2, "Our two kids"),
         ],
     ),
     (
         "2025-11-20T09:00:00+00:00",
         "Sorry, we have three kids. And I gave up climbing last month; I surf now.",
         [
-            told("children", 3, "we have three kids", corrects=True),
-            told("hobbies", "climbing", "gave up climbing last month", until="2025-10"),
-            told("hobbies", "surfing", "I surf now"),
+            finding("children", 3, "we have three kids", corrects=True),
+            finding("hobbies", "climbing", "gave up climbing last month", until="2025-10"),
+            finding("hobbies", "surfing", "I surf now"),
         ],
     ),
 ]

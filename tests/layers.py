@@ -54,7 +54,7 @@ def layer_of(item: pytest.Function) -> str:
         or file.endswith(_BENCHMARKS)
     ):
         return "long"
-    needs = {need for one in _asked(item) for need in _needs(one, item.cls)}
+    needs = {need for one in _dependencies(item) for need in _needs(one, item.cls)}
     if "process" in needs and item.path.parent.name == "docs":
         return "long"
     seed = item.callspec.indices.get("seed", 0) if hasattr(item, "callspec") else 0
@@ -67,7 +67,7 @@ def layer_of(item: pytest.Function) -> str:
     return next((layer for layer in ("long", "server", "process") if layer in needs), "core")
 
 
-def _asked(item: pytest.Function) -> Iterator[FunctionType | type]:
+def _dependencies(item: pytest.Function) -> Iterator[FunctionType | type]:
     """Yield the test, its parameters, and its fixtures."""
     params = [*item.callspec.params.values()] if hasattr(item, "callspec") else []
     kinds = [one for one in params if isinstance(one, str)]

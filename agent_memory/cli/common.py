@@ -17,12 +17,7 @@ from typer import Argument, Option
 
 from agent_memory.cli import terminal
 from agent_memory.core.limits import without_password as without_password
-from agent_memory.errors import (
-    AgentMemoryError,
-    ConfigError,
-    InvalidInput,
-    install_command,
-)
+from agent_memory.errors import AgentMemoryError, ConfigError, InvalidInput, install_command
 
 if TYPE_CHECKING:
     from agent_memory.config.settings import AgentMemoryConfig

@@ -214,7 +214,7 @@ def _absorbing(config: AgentMemoryConfig, store: Store) -> Check:
     letters = DeadLetters(store, config.absorb_attempts)
     names = [block.name for block in config.all_blocks if block.absorbs]
     dead = [str(letter) for name in names for letter in letters.dead(name)]
-    failing = {name: error for name in names if (error := letters.failing(name))}
+    failing = {name: error for name in names if (error := letters.newest_error(name))}
     fails = [
         f"{name} failed to absorb and will retry: {error}"
         for name, error in failing.items()

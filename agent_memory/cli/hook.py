@@ -61,11 +61,7 @@ _CURSORS = {
     "PreCompact": "preCompact",
     "SessionEnd": "sessionEnd",
 }
-_GEMINIS = {
-    "SessionStart": "SessionStart",
-    "UserPromptSubmit": "BeforeAgent",
-    "Stop": "AfterAgent",
-}
+_GEMINIS = {"SessionStart": "SessionStart", "UserPromptSubmit": "BeforeAgent", "Stop": "AfterAgent"}
 
 PLACES = {
     "claude-code": Place(".claude/settings.json", ".claude/settings.local.json", _SAME),

@@ -102,7 +102,7 @@ def _bring(
         _read(file, "importing") as progress,
     ):
         done = import_chats(memory, file, source, user_id=user, progress=progress, **how)
-    _tell(done, user)
+    _print_result(done, user)
     _list(done, len(done.unread))
     if done.failed:
         raise typer.Exit(common.FAILED)
@@ -120,7 +120,7 @@ def _show(report: Imported) -> None:
         terminal.say(f"Left out: {count:,} {kind}.")
 
 
-def _tell(done: Imported, user: str | None) -> None:
+def _print_result(done: Imported, user: str | None) -> None:
     text = f"{done.new_messages:,} messages imported, in {done.new_sessions:,} new sessions"
     text += f"; {done.new_notes:,} notes." if done.notes else "."
     terminal.say(text)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from agent_memory.core.prompt_log import SentContext
+    from agent_memory.core.prompt_log import LoggedPrompt
     from agent_memory.core.records import Entry, Head, Recall
     from agent_memory.engine.memory import AgentMemory
 
@@ -248,7 +248,7 @@ def _log(memory: AgentMemory, head: Head) -> Iterator[Entry]:
 
 
 def _line_of(entry: Entry) -> bytes:
-    fields = {**entry.message.to_dict(), "created_at": entry.said_at.isoformat()}
+    fields = {**entry.message.to_dict(), "created_at": entry.local_time.isoformat()}
     try:
         return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:  # lone surrogates are valid JSON only when escaped
@@ -279,8 +279,8 @@ def why(
         )
         raise typer.Exit(1)
     if as_json:
-        sent = [{"turn": prompt.turn, "messages": prompt.messages} for prompt in prompts]
-        typer.echo(json.dumps(sent, ensure_ascii=False, indent=2))
+        logged = [{"turn": prompt.turn, "messages": prompt.messages} for prompt in prompts]
+        typer.echo(json.dumps(logged, ensure_ascii=False, indent=2))
     elif turn is None:
         _list(prompts)
     else:
@@ -292,13 +292,13 @@ def why(
             )
 
 
-def _list(prompts: Sequence[SentContext]) -> None:
+def _list(prompts: Sequence[LoggedPrompt]) -> None:
     numbers = ("turn", "tokens", "unchanged tokens", "recalled", "left out")
     columns = ("turn", "asked", *numbers[1:], "compared")
     listed = terminal.table(columns, right=numbers)
     for prompt in prompts:
         context = prompt.context
-        same = "" if context.kept_tokens is None else f"{context.kept_tokens:,}"
+        same = "" if context.cacheable_tokens is None else f"{context.cacheable_tokens:,}"
         counts = str(len(context.recalls)), str(len(prompt.left_out))
         begin = (str(prompt.turn), terminal.one_line(prompt.question), f"{context.tokens:,}", same)
         listed.add_row(*begin, *counts, _fidelity(prompt))
@@ -306,13 +306,13 @@ def _list(prompts: Sequence[SentContext]) -> None:
     terminal.say("To show a prompt in full: --turn N", "dim")
 
 
-def _prompt_lines(prompt: SentContext) -> list[str]:
-    context = prompt.context
-    same = "" if context.kept_tokens is None else f", {context.kept_tokens:,} of them unchanged"
+def _prompt_lines(prompt: LoggedPrompt) -> list[str]:
+    context, same = prompt.context, prompt.context.cacheable_tokens
+    unchanged = "" if same is None else f", {same:,} of them unchanged"
     cost = "an unknown amount" if prompt.cost is None else f"{prompt.cost:.4f} $"
     lines = [
         f"Turn {prompt.turn}, {prompt.at:%Y-%m-%d %H:%M:%S} UTC: {context.tokens:,} of "
-        f"{context.max_tokens:,} tokens{same}; recalling cost {cost}.",
+        f"{context.max_tokens:,} tokens{unchanged}; recalling cost {cost}.",
         f"Compared with what was sent: {_fidelity(prompt)}.",
         "",
     ]
@@ -335,7 +335,7 @@ def _lines(recalls: Sequence[tuple[Recall, str]]) -> list[str]:
     return lines or ["  nothing"]
 
 
-def _fidelity(prompt: SentContext) -> str:
+def _fidelity(prompt: LoggedPrompt) -> str:
     if prompt.exact:
         return "the same to the byte"
     return f"{prompt.missing} parts deleted since" if prompt.missing else "changed since"

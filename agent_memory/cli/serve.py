@@ -114,7 +114,7 @@ def serve(
         text = f"Serving {place} at {address}/v1, and its page at {address}/. Ctrl-C stops it.\n"
         text += _NO_MCP if mcp is None else f"MCP is at {address}/mcp."
         log_as_json()
-        with app.figures.kept_up():
+        with app.figures.reporting():
             run(app, listener, lambda: typer.echo(text))
 
 

@@ -201,7 +201,7 @@ def worker(
     with (
         _signals() as stops,
         closing(Components(settings)) as parts,
-        SharedMetrics(parts.store).kept_up(parts.counted),
+        SharedMetrics(parts.store).reporting(parts.counted),
     ):
         report = Report(lambda: stops.put("The output is closed."))
         working = parts.worker(threads or settings.background_threads, report.on_done)

@@ -19,7 +19,7 @@ from agent_memory.core.records import Span
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Right = Literal["read", "write", "delete", "admin"]
-Whose = Literal["read", "write", "own", ""]
+SessionAccess = Literal["read", "write", "own", ""]
 
 EXACT = "application/vnd.agent-memory+json"
 """The media type of answers with all fields of the library's values, for the Python client."""
@@ -165,17 +165,17 @@ retry_dead_letters POST /operations/retry        operations.retry        admin a
 verify_receipt     POST /receipts/verify         operations.verify       admin receipt
 """
 
-_NOT_SENT = frozenset(
+_CLIENT_SIDE = frozenset(
     {"self", "memory", "user_id", "model", "options", "progress", "embedder", "stream"}
 )
 _ANY_MESSAGE = list[Message] | Message | str | None
 
-MESSAGES = frozenset({"message", "answer", "window", "asked"})
+MESSAGES = frozenset({"message", "answer", "window", "turn_messages"})
 """Parameters that accept messages in any form."""
 
 _RENAMED: Mapping[str, str] = {"file_text": "text", "k": "limit"}
 _SPLIT: Mapping[str, Mapping[str, Any]] = {
-    "turn": {"session_id": str, "asked": _ANY_MESSAGE, "regenerates": Span | None},
+    "turn": {"session_id": str, "turn_messages": _ANY_MESSAGE, "regenerates": Span | None},
     "source": {"session_id": str | None, "first": int | None, "last": int | None},
 }
 """Parameters that are sent as several fields."""
@@ -186,7 +186,7 @@ _NAMED: Mapping[str, str] = {
     "Stale": "agent_memory.ltm_blocks.extractive.history.fact",
     "Absorbed": "agent_memory.core.records",
     "Explanation": "agent_memory.core.context",
-    "SentContext": "agent_memory.core.prompt_log",
+    "LoggedPrompt": "agent_memory.core.prompt_log",
     "Receipt": "agent_memory.core.receipts",
     "BaseModel": "pydantic",
     "ConfigDict": "pydantic",
@@ -195,7 +195,7 @@ _NAMED: Mapping[str, str] = {
     "Sequence": "collections.abc",
     "Progress": "agent_memory.engine.stats",
     "Stats": "agent_memory.engine.stats",
-    "GivenTool": "agent_memory.engine.loop.rounds",
+    "ToolLike": "agent_memory.engine.loop.rounds",
     "Embedder": "agent_memory.models.embedders.base",
 }
 """The module of each type that a signature uses and the package does not export."""
@@ -224,7 +224,7 @@ class Call:
     # The check of the session that the call names; empty for no check. "own": the session must
     # exist and belong to the user. "write": it must belong to the user or not exist. "read": it may
     # be missing; another user's session is treated as missing.
-    whose: Whose = ""
+    access: SessionAccess = ""
     form: str = ""  # the name of the answer's form; see `agent_memory.server.forms`
     again: bool = True  # whether the call may be retried if its outcome is unknown
 
@@ -271,13 +271,13 @@ class Call:
     @cached_property
     def fields(self) -> Mapping[str, Field]:
         """The request's fields by parameter. Each parameter in `_SPLIT` becomes several fields."""
-        left_out = {*_NOT_SENT, *_SPLIT, "default"}
+        left_out = {*_CLIENT_SIDE, *_SPLIT, "default"}
         left_out |= {"key"} if self.keyed else set()
         left_out |= {"expected"} if self.versioned else set()
         fields = {}
         for name, parameter in self.parameters.items():
             for part, kind in _SPLIT.get(name, {}).items():
-                needed = part in ("asked", "session_id") and name == "turn"
+                needed = part in ("turn_messages", "session_id") and name == "turn"
                 fields[part] = Field(part, kind, inspect.Parameter.empty if needed else None)
             if name not in left_out:
                 many = parameter.kind is parameter.VAR_POSITIONAL
@@ -316,10 +316,10 @@ def _calls() -> Iterator[Call]:
     for line in filter(None, _TABLE.splitlines()):
         name, method, path, call, needs, *more = line.split()
         subject, function_name = call.split(".")
-        whose = next((word for word in more if word in get_args(Whose)), "")
-        form = next(word for word in more if word not in (whose, "no-retry"))
+        access = next((word for word in more if word in get_args(SessionAccess)), "")
+        form = next(word for word in more if word not in (access, "no-retry"))
         again = "no-retry" not in more
-        columns: Any = (name, method, path, subject, function_name, needs, whose, form, again)
+        columns: Any = (name, method, path, subject, function_name, needs, access, form, again)
         yield Call(*columns)
 
 

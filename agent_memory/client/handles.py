@@ -72,20 +72,20 @@ class Remote:
         if "turn" in call.parameters:
             check_turn(turn)
             user_id = user_id or cast("Turn", turn).user_id
-        sent: dict[str, Any] = {} if self.share is None else {"share": self.share}
+        values: dict[str, Any] = {} if self.share is None else {"share": self.share}
         headers: dict[str, str] = {}
         if self.session_id is not None and call.session_field:
-            sent[call.session_field] = self.session_id
+            values[call.session_field] = self.session_id
         for name, value in arguments.items():
             if name in call.fields:
-                sent[call.fields[name].name] = _sent(call, name, value)
+                values[call.fields[name].name] = _wire_value(call, name, value)
             elif name == "turn":
                 again = value.regenerates
-                sent |= {"asked": plain(value.asked), "regenerates": plain(again)}
-                if "session_id" not in sent:
-                    sent["session_id"] = value.session_id
+                values |= {"turn_messages": plain(value.turn_messages), "regenerates": plain(again)}
+                if "session_id" not in values:
+                    values["session_id"] = value.session_id
             elif name == "source":
-                sent |= _source(value)
+                values |= _source(value)
             elif name in _HEADERS and (call.keyed or call.versioned):
                 if value is not None:
                     text_of(name, value)
@@ -99,7 +99,7 @@ class Remote:
             headers.setdefault(_HEADERS["key"][0], uuid4().hex)
         # these tools store nothing, or once for a key; other tools may do their work twice
         again = call.again or str(arguments.get("name")).startswith("memory_")
-        return request_of(call.method, call.path, sent, user_id, headers, again)
+        return request_of(call.method, call.path, values, user_id, headers, again)
 
 
 class _NoSuchId(Exception):
@@ -109,7 +109,7 @@ class _NoSuchId(Exception):
 def request_of(
     method: str,
     template: str,
-    sent: Mapping[str, Any],
+    values: Mapping[str, Any],
     user_id: str | None,
     headers: Mapping[str, str] | None = None,
     again: bool = True,
@@ -118,7 +118,7 @@ def request_of(
 
     Raises `_NoSuchId` for an empty value in the path.
     """
-    rest, path = dict(sent), template
+    rest, path = dict(values), template
     for name in PARAMETER.findall(template):
         value = rest.pop(name)
         if name in ("session_id", "agent_id"):
@@ -140,7 +140,7 @@ def request_of(
     return Request(method, path, query, None, headers or {}, again)
 
 
-def _sent(call: Call, name: str, value: Any) -> Any:
+def _wire_value(call: Call, name: str, value: Any) -> Any:
     kind = call.fields[name].type
     if call.types.get(name) in _EXACT:
         plain_json(value, f"The {name}")
@@ -205,7 +205,7 @@ def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
                 continue
             member = inspect.getattr_static(own, name)
             if name in calls:
-                setattr(kind, name, asking(calls[name]))
+                setattr(kind, name, remote_method(calls[name]))
             elif isinstance(member, property):
                 setattr(kind, name, property(_refusing(own, name)))
             elif callable(member):
@@ -215,7 +215,7 @@ def remotely(subject: str, keeps: Collection[str] = ()) -> Callable[[C], C]:
     return change
 
 
-def asking(call: Call) -> Callable[..., Any]:
+def remote_method(call: Call) -> Callable[..., Any]:
     signature = inspect.signature(call.function)
 
     @wraps(call.function)

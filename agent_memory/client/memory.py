@@ -19,7 +19,7 @@ from agent_memory.client.handles import (
     response_of,
 )
 from agent_memory.client.service import Request, Service, is_missing
-from agent_memory.client.values import digest_of, parsed, plain, sent
+from agent_memory.client.values import digest_of, parsed, plain, wire_log
 from agent_memory.core.limits import at_most, check_callable, check_id, check_share, place_in_log
 from agent_memory.core.receipts import Part, Receipt
 from agent_memory.core.records import Entry, Head, Scope
@@ -155,9 +155,9 @@ class RemoteMemory(AgentMemory):
         check_callable("change", change)
         for _ in range(_EDITS):
             log = self.history(session_id, user_id=user_id)
-            wanted = plain(sent(log, change(list(log))))
-            sent_log = {"session_id": session_id, "seen": digest_of(log), "log": wanted}
-            request = request_of("PUT", _LOG, sent_log, user_id, again=False)
+            wanted = plain(wire_log(log, change(list(log))))
+            body = {"session_id": session_id, "digest": digest_of(log), "log": wanted}
+            request = request_of("PUT", _LOG, body, user_id, again=False)
             try:
                 with _of_another():
                     head = self._remote.service.ask(request)
@@ -280,8 +280,8 @@ class RemoteSession(Session):
         return RemoteUser(self._service, owner, self.session_id)
 
     def export(self, to: str | Path | TextIO) -> Exported:
-        path, sent = "/sessions/{session_id}/export", {"session_id": self.session_id}
-        events = self._service._events(request_of("GET", path, sent, self.user_id))
+        path, wire_log = "/sessions/{session_id}/export", {"session_id": self.session_id}
+        events = self._service._events(request_of("GET", path, wire_log, self.user_id))
         with written(to) as file:
             while True:
                 try:

@@ -73,7 +73,7 @@ class Service:
         """Make a request. Return the answer's value, or raise the error that the answer names."""
 
         def attempt() -> Any:
-            with self._sent(request) as response:
+            with self._response(request) as response:
                 return _read(response.read(), self.url)["value"]
 
         return self._tries(request.again)(attempt)
@@ -83,7 +83,7 @@ class Service:
         with ExitStack() as opened, _unreachable(self.url):
 
             def attempt() -> httpx.Response:
-                return opened.enter_context(self._sent(request))
+                return opened.enter_context(self._response(request))
 
             response = self._tries(request.again)(attempt)
             event = ""
@@ -108,7 +108,7 @@ class Service:
             client.close()
 
     @contextmanager
-    def _sent(self, request: Request) -> Iterator[httpx.Response]:
+    def _response(self, request: Request) -> Iterator[httpx.Response]:
         headers = {**request.headers, **leaving()}
         content = None
         if request.body is not None:  # ASCII, so that lone surrogates are escaped

@@ -188,7 +188,7 @@ def digest_of(log: Sequence[Entry]) -> str:
     return hashlib.sha256(compact_json(rows).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def sent(log: Sequence[Entry], wanted: object) -> list[int | Message]:
+def wire_log(log: Sequence[Entry], wanted: object) -> list[int | Message]:
     """Encode an edited log as seqs of unchanged entries and as new messages."""
     entries = {entry.seq: entry for entry in log}
     encoded: list[int | Message] = []

@@ -198,10 +198,10 @@ class CompositeMemory:
         with Account("other", scope.user_id, within=current_account()).charged() as account:
             by_block, warnings = self._recall(blocks, name, scope, message, packer.candidates)
         for other, memory in self.memories.items():
-            troubles = memory.components.troubles(head if memory is home else None)
+            problems = memory.components.warnings(head if memory is home else None)
             if memory is home:
-                troubles += contexts.waiting(scope, head)
-            warnings += [f"{other}: {trouble}" for trouble in troubles]
+                problems += contexts.waiting(scope, head)
+            warnings += [f"{other}: {problem}" for problem in problems]
         here = {link.name for link in blocks if link.is_in(name)}
         return View(session, by_block, warnings, here, account.usage)
 

@@ -46,11 +46,11 @@ class MemoryContext:
         blocks: The properties of each block, in the configured order.
         memory_role: The place of the recalls; see `to_messages`.
         format: The format of `to_messages()`. None for OpenAI's chat.
-        asked: The current turn, which `to_messages()` adds at the end. It holds the message that
+        turn_messages: The current turn, which `to_messages()` adds at the end: the message that
             was passed to `get`. Empty if the window already ends with this message.
-        kept_tokens: Tokens of the messages with which both this context and the session's previous
-            context begin. A provider's prompt cache can serve these messages. None for the
-            session's first context in this process.
+        cacheable_tokens: Tokens of the messages with which both this context and the session's
+            previous context begin. A provider's prompt cache can serve these messages. None for
+            the session's first context in this process.
         usage: Model calls for this context, such as embedding the query with a paid embedder.
     """
 
@@ -63,8 +63,8 @@ class MemoryContext:
     blocks: Mapping[str, BlockInfo]
     memory_role: MemoryRole = "system"
     format: str | None = None
-    asked: Sequence[Message] = ()
-    kept_tokens: int | None = field(default=None, compare=False)
+    turn_messages: Sequence[Message] = ()
+    cacheable_tokens: int | None = field(default=None, compare=False)
     usage: Usage = field(default=Usage(), compare=False)
 
     @property
@@ -83,8 +83,8 @@ class MemoryContext:
 
     @property
     def question(self) -> Message | None:
-        """Return the newest user message of `asked`. None if `asked` has no user message."""
-        return newest_user(reversed(self.asked))
+        """Return the newest user message of `turn_messages`, or None."""
+        return newest_user(reversed(self.turn_messages))
 
     @property
     def static_facts(self) -> list[Recall]:
@@ -138,7 +138,7 @@ class MemoryContext:
     def _rendered(self) -> Rendered:
         memory = render_memory(self.recalls, list(self.blocks))
         leading = leading_count(self.shown)
-        messages = [*self.shown, *self.asked]
+        messages = [*self.shown, *self.turn_messages]
 
         form = format_of(self.format or CHAT)
         return rendered(messages, form, leading, memory, self.memory_role)
@@ -219,14 +219,14 @@ def without_context(
         InvalidMessage: The messages hold recalls or a summary of another context.
     """
     if context is not None and len(messages) >= len(context.shown) + len(question) > 0:
-        sent = context.to_messages()
-        copies = [*map(_as_sent, messages[: len(sent)])]
-        if len(messages) > len(sent) and copies == sent:
-            begin = len(sent) - len(question)
+        rendered_messages = context.to_messages()
+        copies = [*map(_as_rendered, messages[: len(rendered_messages)])]
+        if len(messages) > len(rendered_messages) and copies == rendered_messages:
+            begin = len(rendered_messages) - len(question)
             # compared as chat, because the question may have metadata
             if copies[begin:] == chat_of(question):
                 return messages[begin:]
-            return [*question, *messages[len(sent) :]]
+            return [*question, *messages[len(rendered_messages) :]]
     for place, message in enumerate(messages):
         if _is_of_a_context(message):
             raise InvalidMessage(
@@ -236,7 +236,7 @@ def without_context(
     return messages
 
 
-def _as_sent(message: Any) -> Any:
+def _as_rendered(message: Any) -> Any:
     return (message.raw or message.to_openai()) if isinstance(message, Message) else message
 
 

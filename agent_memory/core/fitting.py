@@ -97,8 +97,8 @@ class Fitting:
         newest = next(unit for unit in units(turn) if turn[-1] is unit[-1])
         steps = [unit for unit in units(turn) if unit[0].seq != newest[0].seq]
         # the first and the last user message, each with the calls whose results it holds
-        asking = [step for step in steps if any(map(is_user, step))]
-        question = sorted(chain(*asking[:1], *asking[1:][-1:]), key=attrgetter("seq"))
+        from_users = [step for step in steps if any(map(is_user, step))]
+        question = sorted(chain(*from_users[:1], *from_users[1:][-1:]), key=attrgetter("seq"))
         question_seqs = {entry.seq for entry in question}
         steps = [unit for unit in steps if unit[0].seq not in question_seqs]
         room = self.room - self.free

@@ -143,7 +143,7 @@ def _marked(recall: Recall, since: Mapping[Source, datetime]) -> Recall:
     if not recall.sources or not all(source in since for source in recall.sources):
         return recall
     latest = max(since[source] for source in recall.sources)
-    time = f"{recall.told_time}; " if recall.told_time else ""
+    time = f"{recall.display_time}; " if recall.display_time else ""
     return replace(recall, time=f"{time}outdated since {latest:%Y-%m-%d}")
 
 

@@ -55,7 +55,7 @@ class WriteKey:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptKey:
+class KeyRecord:
     """A stored idempotency key; see `WriteKey`.
 
     Attributes:
@@ -74,7 +74,7 @@ class KeptKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class Idempotency:
     """The idempotency keys and conditions of an append."""
 
     key: WriteKey | None = None  # the key of the whole append
@@ -94,7 +94,7 @@ class Once:
     def names(self) -> list[str]:
         return list(dict.fromkeys(key.name for key in self.keys))
 
-    def chosen(self, count: int, end: int, keys_by_name: Mapping[str, KeptKey]) -> Chosen:
+    def chosen(self, count: int, end: int, keys_by_name: Mapping[str, KeyRecord]) -> Chosen:
         """Return which of `count` drafts to append to a log that ends at `end`.
 
         Raises:
@@ -134,19 +134,19 @@ class Once:
             check_end(self.expected_end, end)
         return Chosen(tuple(places), None if places else newest)
 
-    def to_save(self, places: Sequence[int], entries: Sequence[Entry], head: Head) -> list[KeptKey]:
-        """Return the keys to store after the drafts at `places` were appended as `entries`."""
-        if not entries:
+    def records(self, places: Sequence[int], new: Sequence[Entry], head: Head) -> list[KeyRecord]:
+        """Return the keys to store after the drafts at `places` were appended as `new` entries."""
+        if not new:
             return []
         keys: list[tuple[WriteKey, int]] = []
         if self.key is not None:
-            keys.append((self.key, entries[0].seq))
-        for place, entry in zip(places, entries, strict=True):
+            keys.append((self.key, new[0].seq))
+        for place, entry in zip(places, new, strict=True):
             own = self.ids[place] if self.ids else None
             if own is not None:
                 keys.append((own, entry.seq))
         return [
-            KeptKey(key.name, key.digest, seq, head.end, head.total, self.at) for key, seq in keys
+            KeyRecord(key.name, key.digest, seq, head.end, head.total, self.at) for key, seq in keys
         ]
 
 
@@ -156,7 +156,7 @@ class Append(NamedTuple):
     session_id: str
     drafts: Sequence[Draft]
     user_id: str | None = None
-    once: Once | None = None
+    idempotency: Idempotency | None = None
     # Whether to refuse an existing session without an owner. If False, the user becomes the owner.
     own: bool = False
     within: float = 0.0  # the most seconds until a worker may process the session
@@ -166,7 +166,7 @@ class Chosen(NamedTuple):
     """The indexes of the drafts that are not stored yet, or the newest key if all are stored."""
 
     places: tuple[int, ...]
-    before: KeptKey | None
+    before: KeyRecord | None
 
 
 class Appended(NamedTuple):
@@ -179,7 +179,7 @@ class Appended(NamedTuple):
 
     head: Head
     places: tuple[int, ...]
-    before: KeptKey | None = None
+    before: KeyRecord | None = None
 
 
 def key_of(key: WriteKey | str, messages: Sequence[Message]) -> WriteKey:
@@ -233,11 +233,11 @@ def digest_of(messages: Sequence[Message]) -> str:
     return sha256(_canonical(contents).encode()).hexdigest()
 
 
-def in_order(keys: Iterable[KeptKey]) -> list[KeptKey]:
+def in_order(keys: Iterable[KeyRecord]) -> list[KeyRecord]:
     return sorted(keys, key=lambda key: (key.seq, key.name))
 
 
-def as_it_was(head: Head, key: KeptKey) -> Head:
+def as_it_was(head: Head, key: KeyRecord) -> Head:
     """Return the head as it was directly after the append that used this key."""
     end, total = key.end, key.total
     if head.end <= end:

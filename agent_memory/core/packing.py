@@ -196,7 +196,7 @@ class Packer:
             head=head,
             blocks=self.blocks,
             memory_role=self.role,
-            asked=window.turn_messages,
+            turn_messages=window.turn_messages,
         )
 
     def _in_part(

@@ -60,7 +60,7 @@ Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class SentContext:
+class LoggedPrompt:
     """A context that was sent to a model, as `AgentMemory.contexts` returns it.
 
     Attributes:
@@ -141,7 +141,7 @@ def encode_context(
     fields: Fields = {
         "above": list(above),
         "turns": [_turn(entry, messages) for entry in shown.turns],
-        "asked": [message.to_json() for message in context.asked],
+        "asked": [message.to_json() for message in context.turn_messages],
         "recalls": [_named(recall) for recall in context.recalls],
         "left_out": [[_named(item.recall), item.why] for item in left_out[:_MOST]],
         "blocks": {name: info.kind for name, info in context.blocks.items()},
@@ -149,7 +149,7 @@ def encode_context(
         "format": context.format,
         "tokens": context.tokens,
         "max_tokens": context.max_tokens,
-        "kept_tokens": context.kept_tokens,
+        "kept_tokens": context.cacheable_tokens,
         "warnings": list(context.warnings),
         "cost": context.cost,
         "print": digest_of_context(context),
@@ -162,7 +162,8 @@ def encode_context(
         if recall.sources or recall.block in static
     }
     upto = max([turn, *shows(fields)])
-    return StoredContext(turn, len(context.asked), upto, question, fields, {**above, **texts})
+    count = len(context.turn_messages)
+    return StoredContext(turn, count, upto, question, fields, {**above, **texts})
 
 
 def decode_context(
@@ -170,7 +171,7 @@ def decode_context(
     entries: Mapping[int, Entry],
     text_of: Callable[[str], str | None],
     source_text: Callable[[Recall], str],
-) -> SentContext:
+) -> LoggedPrompt:
     """Restore a context from its record.
 
     `text_of` returns the text that is stored under a name from `name_of`, or None. `source_text`
@@ -212,10 +213,10 @@ def decode_context(
         blocks={name: BlockInfo(kind, None) for name, kind in fields["blocks"].items()},
         memory_role=fields["role"],
         format=fields["format"],
-        asked=[Message.from_json(text, at) for text in fields["asked"]],
-        kept_tokens=fields["kept_tokens"],
+        turn_messages=[Message.from_json(text, at) for text in fields["asked"]],
+        cacheable_tokens=fields["kept_tokens"],
     )
-    return SentContext(
+    return LoggedPrompt(
         session_id=record.session_id,
         turn=record.first,
         question=record.text,
@@ -255,7 +256,7 @@ def _named(recall: Recall) -> list[Any]:
     views = {name: round(value, _DIGITS) for name, value in recall.views.items()}
     score, sources = round(recall.score, _DIGITS), [list(source) for source in recall.sources]
     named = name_of(recall), recall.block, recall.id
-    return [*named, score, recall.tokens, recall.told_time, sources, views, list(recall.turns)]
+    return [*named, score, recall.tokens, recall.display_time, sources, views, list(recall.turns)]
 
 
 def _turn(shown: Entry, messages: Mapping[int, Message]) -> int | list[Any]:

@@ -45,13 +45,13 @@ _PRONOUN = re.compile(
 _NOUN = re.compile(r"\b(?:my|our|the|an?)\b", re.IGNORECASE)
 
 _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
-_ENDS_ASKING = re.compile("[?\u061f\uff1f\u037e\u055e\u1367]\\s*\\Z|[か吗呢까][。.]?\\s*\\Z")
-_ASKS = re.compile(f"[?\u061f\uff1f\u037e\u055e\u1367]|{_ENDS_ASKING.pattern}")
+_ENDS_WITH_QUESTION = re.compile("[?\u061f\uff1f\u037e\u055e\u1367]\\s*\\Z|[か吗呢까][。.]?\\s*\\Z")
+_ASKS = re.compile(f"[?\u061f\uff1f\u037e\u055e\u1367]|{_ENDS_WITH_QUESTION.pattern}")
 
 _AUXILIARY = "is|are|was|were|am|do|does|did|can|could|should|would|will|has|have|had|might|must"
 _PERSON = "i|you|he|she|we|they|any(?:one|body)?|some(?:one|body)"
 _THING = "it|there|this|that|the|an?|my|our|your"
-_OPENS_ASKING = re.compile(
+_OPENS_QUESTION = re.compile(
     r"(?:^|[,;.!\u2013\u2014-]\s+)\W*"
     r"(?:(?:ok(?:ay)?|so|and|but|also|hey|hi|h?m+|um+|well|wait|btw|by the way|anyway|again|now"
     r"|then|sorry|quick|random|q|question|remind me|tell me)\b[\s,:;-]*)*"
@@ -121,22 +121,22 @@ _ABOUT_USER = re.compile(
 
 @lru_cache(_MOST_CACHED)  # each query checks the same recalled texts
 def asks(text: str) -> bool:
-    return _ASKS.search(text) is not None or _OPENS_ASKING.search(text) is not None
+    return _ASKS.search(text) is not None or _OPENS_QUESTION.search(text) is not None
 
 
-def words_asking(sentence: str) -> int:
+def count_question_words(sentence: str) -> int:
     """Count the words of the question in a sentence: in "I moved, where is it?", the last three."""
-    opened = _OPENS_ASKING.search(sentence)
+    opened = _OPENS_QUESTION.search(sentence)
     if opened is None:
         return len(sentence.split()) if _ASKS.search(sentence) else 0
     return len(sentence[opened.start() :].strip(" ,;:").split())
 
 
-def ends_asking(text: str) -> bool:
+def ends_with_question(text: str) -> bool:
     """Return whether a text ends with a question: by a mark, a particle, or the order of words."""
-    if _ENDS_ASKING.search(text[-_TAIL:]) is not None:
+    if _ENDS_WITH_QUESTION.search(text[-_TAIL:]) is not None:
         return True
-    return any(_OPENS_ASKING.search(last) for last in sentences(text)[-1:])
+    return any(_OPENS_QUESTION.search(last) for last in sentences(text)[-1:])
 
 
 @lru_cache(_MOST_CACHED)
@@ -189,7 +189,7 @@ def with_earlier(message: Message, earlier: Iterable[Message]) -> Message:
         text = query_text(other.text())
         if len(text) > _LINE:  # a document, which would distort the search
             break
-        if text not in texts and not is_courtesy(text):
+        if text not in texts and not is_small_talk(text):
             texts.append(text)
     if len(texts) == 1:
         return message
@@ -219,7 +219,7 @@ def query_text(text: str) -> str:
     if len(text) > MOST:
         text = _at_the_ends(text)
     every = _SENTENCES.split(text)
-    relevant = [sentence for sentence in every if not is_courtesy(sentence)]
+    relevant = [sentence for sentence in every if not is_small_talk(sentence)]
     return " ".join(relevant) if 0 < len(relevant) < len(every) else text
 
 
@@ -258,7 +258,7 @@ _PHRASES = re.compile(
     r"|do widzenia|до свидания|не за что|как дела|مع السلامة)\b"
 )
 
-_SAY_NOTHING = STOP_WORDS.union(
+_EMPTY_WORDS = STOP_WORDS.union(
     unaccented(word)
     for section, words in word_lists().items()
     if section.endswith(LIST_KINDS)
@@ -278,7 +278,7 @@ _UNSPACED = re.compile(
 )
 
 
-def is_courtesy(text: str) -> bool:
+def is_small_talk(text: str) -> bool:
     """Return whether a text is only small talk: thanks, greetings, "OK", symbols."""
     if len(text) > _LONGEST:
         return False
@@ -286,7 +286,7 @@ def is_courtesy(text: str) -> bool:
     words = WORD.findall(folded)
     if not words:
         return True
-    if len(words) == 1 and words[0] in _SAY_NOTHING:  # such as "What?", which refers to the window
+    if len(words) == 1 and words[0] in _EMPTY_WORDS:  # such as "What?", which refers to the window
         return True
     if all(map(_UNSPACED.fullmatch, words)):
         return True

@@ -91,7 +91,7 @@ class Receipt:
         return receipt
 
     @property
-    def seal(self) -> str:
+    def signed_digest(self) -> str:
         """Return the SHA-256 of all fields except the signature. This value is signed."""
         unsigned = {**asdict(self), "at": self.at.isoformat(), "signature": None}
         return sha256(compact_json(unsigned).encode()).hexdigest()

@@ -52,7 +52,7 @@ class Entry:
     created_at: datetime
 
     @property
-    def said_at(self) -> datetime:
+    def local_time(self) -> datetime:
         """Return the time of the message in its original time zone."""
         zone = self.message.created_at.tzinfo
         return self.created_at if zone is UTC else self.created_at.astimezone(zone)
@@ -350,12 +350,12 @@ class Recall:
     sentences: tuple[float, ...] = field(default=(), compare=False, repr=False)
 
     @property
-    def told_time(self) -> str:
+    def display_time(self) -> str:
         """Return the time as it is shown. Empty if no time is known."""
         return self.time or (self.created_at.date().isoformat() if self.created_at else "")
 
     def __str__(self) -> str:
-        time = self.told_time
+        time = self.display_time
         return f"[{time}] {self.text}" if time else self.text
 
 

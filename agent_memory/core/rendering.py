@@ -177,17 +177,17 @@ def items_of(message: Message, name: str) -> list[Any]:
     return [item for view in message.views() for item in _converted(view, form)]
 
 
-def arguments_of(sent: Rendered, form: Format) -> dict[str, Any]:
+def arguments_of(output: Rendered, form: Format) -> dict[str, Any]:
     names = form.arguments
-    arguments: dict[str, Any] = {names.messages: sent.messages}
-    if names.system and sent.system:
-        value: Any = "\n\n".join(map(text_of, sent.system))
+    arguments: dict[str, Any] = {names.messages: output.messages}
+    if names.system and output.system:
+        value: Any = "\n\n".join(map(text_of, output.system))
         if names.system_parts:
-            value = [{"text": text_of(text)} for text in sent.system]
-        elif len(names.system) == 1 and any(isinstance(text, list) for text in sent.system):
+            value = [{"text": text_of(text)} for text in output.system]
+        elif len(names.system) == 1 and any(isinstance(text, list) for text in output.system):
             value = [
                 part if is_text(part) else text_part(text_of([part]))
-                for text in sent.system
+                for text in output.system
                 for part in (text if isinstance(text, list) else [text])
             ]
         for name in reversed(names.system[1:]):

@@ -231,8 +231,8 @@ class TokenCounter:
         raw, form = message.raw or {}, form_of(message.format)
         unseen = form.unseen(raw)
         if not views and is_registered(message.format):
-            is_sent = form.from_chat is not None and unseen is None and not form.compacts(raw)
-            return self.item(raw) if is_sent and form.items(raw) else 0
+            is_shown = form.from_chat is not None and unseen is None and not form.compacts(raw)
+            return self.item(raw) if is_shown and form.items(raw) else 0
         if unseen is not None:
             return shown + (self._json(unseen) if unseen else 0)
         return max(shown, self.item(raw))

@@ -87,7 +87,7 @@ class OpenAI:
         return b"\n" + _bundled(self.file)
 
     def entry(self, token: bytes) -> bytes:
-        """Return bytes that occur in the listing only at the token's entry."""
+        """Return the token as it stands in `listing`, with delimiters that make it unique."""
         return b"\n%b " % b2a_base64(token, newline=False)
 
     def ranks(self) -> dict[bytes, int]:
@@ -108,7 +108,7 @@ class Claude:
 
     def listing(self) -> bytes:
         numbered = _bundled(_CLAUDE_FILE).partition(b'"vocab":{')[2]
-        return numbered.partition(b',"merges":[')[0]  # "merges" is a token too
+        return numbered.partition(b',"merges":[')[0]  # `"merges"` alone may be the entry of a token
 
     def entry(self, token: bytes) -> bytes:
         letters = token.decode("latin-1").translate(_LETTERS)
@@ -188,7 +188,7 @@ _PROPERTIES = {
     "space": r"\p{White_Space}",
 }
 _LONG_S = "\u017f"  # equals an s if the pattern ignores case
-_PICTURES = range(0x1F300, 0x1FB00)  # emoji, and code points reserved for emoji
+_EMOJI = range(0x1F300, 0x1FB00)  # emoji, and code points reserved for emoji
 
 
 class NotForMerging(Exception):
@@ -269,7 +269,7 @@ class MergeCounter:
 def _is_known(character: str) -> bool:
     """Return whether a character has the same class in all releases of Unicode."""
     category = unicodedata.category(character)
-    if ord(character) in _PICTURES:
+    if ord(character) in _EMOJI:
         return True
     is_old = category == unicodedata.ucd_3_2_0.category(character)
     return is_old and category not in ("Cn", "Cs") and character != _LONG_S

@@ -20,11 +20,10 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.records import Scope
 from agent_memory.errors import InvalidInput, ToolRefused
 
-_VALUES = ("const", "default", "enum", "examples")
-_MOST_PLACE = 300  # characters of the path to an error, which a model can make as long as it wants
+_VALUE_KEYWORDS = ("const", "default", "enum", "examples")  # their content is no schema
+_MOST_PLACE = 300  # characters of the path to a wrong argument, which the model wrote
 
-
-_PLACES = {  # by format, the key under which a tool has the schema of its arguments
+_SCHEMA_KEYS = {  # by format, the key of the arguments' schema in a tool
     CHAT: "parameters",
     RESPONSES: "parameters",
     ANTHROPIC: "input_schema",
@@ -72,20 +71,19 @@ class Tool:
     effects: tuple[Effect, ...] = EFFECTS
 
     def schema(self, format: str = CHAT) -> dict[str, Any]:
-        """Return the tool in a provider's form.
+        """Return the tool in a provider's format.
 
         Args:
             format: "openai.chat", "openai.responses", "anthropic.messages", "google.contents",
                 "langchain" or "mcp".
 
         Raises:
-            InvalidInput: Tools have no form in this format.
+            InvalidInput: The format has no tools.
         """
-        place = _PLACES.get(format) if isinstance(format, str) else None
+        place = _SCHEMA_KEYS.get(format) if isinstance(format, str) else None
         if place is None:
-            raise InvalidInput(
-                f"Tools have no form in the format {quoted(format)}. Formats: {', '.join(_PLACES)}."
-            )
+            formats = ", ".join(_SCHEMA_KEYS)
+            raise InvalidInput(f"The format {quoted(format)} has no tools. Formats: {formats}.")
         described = {"name": self.name, "description": self.description, place: self.parameters()}
         if format in (CHAT, LANGCHAIN):
             return {"type": "function", "function": described}
@@ -150,7 +148,7 @@ def tool(name: str, description: str, effects: tuple[Effect, ...] = EFFECTS) -> 
 
 
 def tools_of(owner: Any, **words: object) -> list[Tool]:
-    """Return the tools of an object, with `words` as further replacements for names in braces."""
+    """Return the tools of an object. `words` replace further names in braces; see `tool`."""
     words = {"name": getattr(owner, "name", ""), **words}
     methods = {name: item for cls in type(owner).__mro__[::-1] for name, item in vars(cls).items()}
     return [
@@ -237,6 +235,6 @@ def untitled(schema: Any) -> Any:
         if key in ("properties", "$defs"):
             # a property may be named "title"
             stripped[key] = {name: untitled(item) for name, item in value.items()}
-        elif key not in _VALUES:
+        elif key not in _VALUE_KEYWORDS:
             stripped[key] = untitled(value)
     return stripped

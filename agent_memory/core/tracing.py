@@ -222,7 +222,7 @@ def traced(
     return decorate
 
 
-def tell_search(span: Span | None, query: Message | None, recalls: Iterable[Recall]) -> None:
+def describe_search(span: Span | None, query: Message | None, recalls: Iterable[Recall]) -> None:
     if span is None:
         return
     records = list(recalls)
@@ -232,7 +232,7 @@ def tell_search(span: Span | None, query: Message | None, recalls: Iterable[Reca
         set_attributes(span, {"gen_ai.memory.query.text": text, **_records(map(_record, records))})
 
 
-def tell_absorbed(span: Span | None, block: str, messages: int) -> None:
+def describe_absorb(span: Span | None, block: str, messages: int) -> None:
     """Add a block's name to a span, and the number of messages that the block will absorb."""
     set_attributes(span, {"agent_memory.block": block, "gen_ai.memory.record.count": messages})
 

@@ -75,7 +75,7 @@ def _call(call: dict[str, Any]) -> str:
 def line(entry: Entry) -> str:
     """Return a message of a transcript: day, speaker and text. Further lines are indented."""
     text = f"{speaker(entry.message)}: {full_text(entry.message)}"
-    return f"{entry.said_at:%Y-%m-%d} {indented(text)}"
+    return f"{entry.local_time:%Y-%m-%d} {indented(text)}"
 
 
 def chunks(entries: Sequence[Entry], count: Count, limit: int) -> Iterator[str]:

@@ -24,7 +24,7 @@ class Turn:
     Attributes:
         session_id: The session.
         user_id: The user that the call named, or None.
-        asked: The messages of the turn.
+        turn_messages: The messages of the turn.
         context: The context for the turn. It may show messages of the turn shortened.
         messages: The messages to send to a model: `context.to_messages()`. They end with the turn.
         regenerates: For `regenerate`, the range from the question to the newest message of the
@@ -33,7 +33,7 @@ class Turn:
 
     session_id: str
     user_id: str | None
-    asked: list[Message]
+    turn_messages: list[Message]
     context: MemoryContext
     messages: list[dict[str, Any]]
     regenerates: Span | None = None

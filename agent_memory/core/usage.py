@@ -101,7 +101,7 @@ class Spent:
         return self + Spent(-other.calls, -other.tokens, -other.cost)
 
 
-def passed(limit: SpendingLimit, spent: Spent, more: Spent) -> str | None:
+def exceeded(limit: SpendingLimit, spent: Spent, more: Spent) -> str | None:
     """Describe the limit that a call would exceed. None if the call may be made."""
     after = spent + more
     if limit.calls is not None and after.calls > limit.calls:

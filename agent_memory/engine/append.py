@@ -1,4 +1,4 @@
-"""Append messages to a session, with checks, idempotency and redaction.
+"""Append messages to a session, with checks, terms and redaction.
 
 Short messages go through a queue: one thread appends the messages of waiting threads in batches.
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 from agent_memory.core.idempotency import (
     Append,
     Appended,
-    KeptKey,
-    Once,
+    Idempotency,
+    KeyRecord,
     WriteKey,
     check_end,
     key_of,
@@ -50,7 +50,7 @@ class Update(NamedTuple):
     own: bool = False
 
 
-_Stored: TypeAlias = tuple[Head, KeptKey | None]
+_Stored: TypeAlias = tuple[Head, KeyRecord | None]
 """The head after an append. For a retry, also the stored key of the first append."""
 
 
@@ -75,7 +75,7 @@ class Appender:
             head = self._store.append(session_id, drafts, user_id, within=within)
             self._windows.appended(head, drafts)
             return head, None
-        stored = self._store.append_once(session_id, drafts, terms, user_id, within=within)
+        stored = self._store.append_idempotent(session_id, drafts, terms, user_id, within=within)
         return self._record(drafts, stored)
 
     def append_all(
@@ -114,7 +114,7 @@ class Appender:
         if expected_end is not None:
             check_end(expected_end)
         now, checked = datetime.now(UTC), [draft.message for draft in drafts]
-        terms = Once(
+        terms = Idempotency(
             key=None if key is None else key_of(key, checked),
             ids=tuple(map(key_of_message, checked)),
             expected_end=expected_end,
@@ -138,8 +138,8 @@ class Appender:
         """
         drafts = self.drafts([message for _, message in messages], session_id, user_id)
         ids = tuple(key_of_import(*pair) for pair in messages)
-        terms = Once(ids=ids, at=datetime.now(UTC))
-        done = self._store.append_once(session_id, drafts, terms, user_id)
+        terms = Idempotency(ids=ids, at=datetime.now(UTC))
+        done = self._store.append_idempotent(session_id, drafts, terms, user_id)
         self._record(drafts, done)
         return len(done.places)
 
@@ -149,7 +149,7 @@ class Appender:
         Return None if the key is unknown or the session is gone. Raise `Conflict` if the key was
         used for other content.
         """
-        terms = Once(key=key, since=self._since(datetime.now(UTC)))
+        terms = Idempotency(key=key, since=self._since(datetime.now(UTC)))
         keys = {row.name: row for row in self._store.keys(head.session_id, terms.names)}
         if not keys or not still_exists(self._store, head):
             return None

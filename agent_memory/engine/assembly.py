@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from agent_memory.engine.reading import Finding, MessagePages
     from agent_memory.engine.recall.contexts import Contexts
     from agent_memory.engine.recall.merged_search import LogBlock, Search
-    from agent_memory.engine.recall.prompt_log import Recalls, SentContexts
+    from agent_memory.engine.recall.prompt_log import PromptLog, Recalls
     from agent_memory.engine.sharing.grants import Authors, Grants, Redaction
     from agent_memory.engine.stats import Counted, Stats
     from agent_memory.engine.tool_calls import Toolbox
@@ -88,7 +88,7 @@ class Components:
     redaction: Redaction = part("sharing.grants:Redaction")
     repair: Repair = part("edit.repair:Repair")
     search: Search = part("recall.merged_search:Search")
-    sent: SentContexts = part("recall.prompt_log:SentContexts")
+    prompt_log: PromptLog = part("recall.prompt_log:PromptLog")
     toolbox: Toolbox = part("tool_calls:Toolbox")
 
     def __init__(self, config: AgentMemoryConfig, only: str | None = None) -> None:
@@ -174,13 +174,13 @@ class Components:
 
     def begun(self, head: Head) -> None:
         if "contexts" in vars(self):
-            self.sent.begun(head)
+            self.prompt_log.begun(head)
 
-    def troubles(self, head: Head | None) -> list[str]:
-        failing = self.absorber.failures.troubles(besides=self.lacking_models)
+    def warnings(self, head: Head | None) -> list[str]:
+        failing = self.absorber.failures.warnings(besides=self.lacking_models)
         reached = self.services.spending.reached(None if head is None else head.user_id)
         limits = [] if reached is None else [reached]
-        return [*self.lacking_models.values(), *failing, *limits, *self.compaction.troubles(head)]
+        return [*self.lacking_models.values(), *failing, *limits, *self.compaction.warnings(head)]
 
     @late_property
     def default_notes(self) -> Block:
@@ -233,7 +233,7 @@ class Components:
 
         counts, absorbing = self.store.counts(), self.absorber.blocks
         letters = self.dead_letters
-        errors = {**self.absorber.failures.of_blocks(now=True), **self.lacking_models}
+        errors = {**self.absorber.failures.errors(now=True), **self.lacking_models}
         lags: Counter[str] = Counter()
         for head in all_heads(self.store):
             lags.update({name: head.lag(name) for name in absorbing})

@@ -172,7 +172,7 @@ def surplus(
 ) -> list[Surplus]:
     report: list[Surplus] = []
     for block in parts.all_blocks.values():
-        recalls = existing(parts.store, {block.name: [*block.all_kept(scope)]})[block.name]
+        recalls = existing(parts.store, {block.name: [*block.stored_records(scope)]})[block.name]
         if isinstance(block, FactBlock):
             stale = _of_facts(block, scope, recalls)
             reported = {item.recall.id for item in stale}

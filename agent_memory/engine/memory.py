@@ -34,10 +34,10 @@ from agent_memory.errors import InvalidBudget, InvalidInput, SessionDeleting
 if TYPE_CHECKING:
     from agent_memory.core.context import Explanation, MemoryContext
     from agent_memory.core.messages import Message
-    from agent_memory.core.prompt_log import SentContext
+    from agent_memory.core.prompt_log import LoggedPrompt
     from agent_memory.core.receipts import Receipt
     from agent_memory.core.turns import Turn
-    from agent_memory.engine.loop.rounds import GivenTool
+    from agent_memory.engine.loop.rounds import ToolLike
     from agent_memory.engine.loop.turns import Turns
     from agent_memory.engine.session import Session
     from agent_memory.engine.sharing.shares import Share
@@ -348,7 +348,7 @@ class AgentMemory(OpenMemory):
         user_id: str | None = None,
         after: int = 0,
         limit: int | None = None,
-    ) -> list[SentContext]:
+    ) -> list[LoggedPrompt]:
         """Return the contexts that models were sent in a session, oldest first.
 
         These are the contexts of `get`, `before_turn`, `regenerate`, and `completion` with its tool
@@ -486,7 +486,7 @@ class AgentMemory(OpenMemory):
         Returns:
             The turn. Its `messages` suit any chat API and are within `max_tokens`. Recalls and the
             oldest turns are left out to make room for the new messages. Long new messages are
-            shortened in `messages`, and complete in `asked`.
+            shortened in `messages`, and complete in `turn_messages`.
 
         Raises:
             InvalidMessage: There is no question, or a tool call has no result.
@@ -536,7 +536,7 @@ class AgentMemory(OpenMemory):
         *,
         user_id: str | None = None,
         model: str | None = None,
-        tools: Sequence[GivenTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         stream: bool = False,
         max_rounds: int = 8,
         key: str | None = None,

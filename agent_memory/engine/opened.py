@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from agent_memory.config.settings import AgentMemoryConfig
-from agent_memory.core.idempotency import KeptKey, WriteKey, as_it_was
+from agent_memory.core.idempotency import KeyRecord, WriteKey, as_it_was
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.records import Absorbed, Head, Scope
 from agent_memory.core.threads import Handover, is_unwanted, off_main_thread
@@ -137,7 +137,7 @@ class OpenMemory:
         results = self._appender.append_all(updates, accepted)
         return [done if isinstance(done, Exception) else self._updated(*done) for done in results]
 
-    def _updated(self, head: Head, before: KeptKey | None) -> Head:
+    def _updated(self, head: Head, before: KeyRecord | None) -> Head:
         """Return the head of an update. For a retry, `before` is the first call's stored key."""
         head = self._settle(head)
         if self._will_ask_models:  # litellm is not imported before the first update
@@ -149,7 +149,7 @@ class OpenMemory:
         """Do the work that follows an update. A failure is only logged."""
         self.components.begun(head)
         for block in self.blocks.values():
-            block.said(Scope(head.user_id, head.session_id))
+            block.messages_appended(Scope(head.user_id, head.session_id))
         try:
             if self.components.work.needed(head):
                 if self._background is not None:

@@ -91,7 +91,7 @@ class MessagePages:
         answer = {
             "seq": entry.seq,
             "from": speaker(entry.message),
-            "date": f"{entry.said_at:%Y-%m-%d}",
+            "date": f"{entry.local_time:%Y-%m-%d}",
             "offset": request.offset,
             "of": len(text),
             "next": end if end < len(text) else None,
@@ -246,7 +246,7 @@ class Finding:
         matching = [
             entry
             for entry in entries
-            if query.covers(entry.said_at.date())
+            if query.covers(entry.local_time.date())
             and entry.message.role in ("user", "assistant")
             and entry.message.text().strip()
         ]
@@ -264,7 +264,7 @@ class Finding:
         identity: dict[str, Any] = {"id": recall.id}
         if kind == "message":
             identity = dict(zip(("session_id", "seq"), recall.sources[0], strict=True))
-        day = {"date": recall.told_time} if recall.told_time else {}
+        day = {"date": recall.display_time} if recall.display_time else {}
         place = read_on(recall)
         on = {"read_on": place} if place is not None else {}
         return {**identity, "kind": kind, **day, "text": recall.text, **on}
@@ -274,5 +274,5 @@ def _entry(entry: Entry) -> dict[str, Any]:
     text, place = full_text(entry.message), {"session_id": entry.session_id, "seq": entry.seq}
     shown = text if len(text) <= _SHOWN else text[: last_break(text, _SHOWN)]
     on = {"read_on": {**place, "offset": len(shown)}} if len(shown) < len(text) else {}
-    day, line = f"{entry.said_at:%Y-%m-%d}", f"{speaker(entry.message)}: {shown}"
+    day, line = f"{entry.local_time:%Y-%m-%d}", f"{speaker(entry.message)}: {shown}"
     return {**place, "kind": "message", "date": day, "text": line, **on}

@@ -25,7 +25,7 @@ from agent_memory.core.usage import (
     SpendingLimits,
     Spent,
     day_of,
-    passed,
+    exceeded,
     seconds_left,
 )
 from agent_memory.errors import SpendingLimitReached, StoreError, StoreUnavailable
@@ -40,7 +40,7 @@ _TRIES = 1_000
 _PAUSE_SECONDS = 0.002
 _RETRY_SECONDS = 300.0
 """Seconds until another attempt. Running calls may end meanwhile, and use less than counted."""
-_LOOKED_FOR = 5.0
+_CACHE_SECONDS = 5.0
 """Seconds for which a process caches whether a limit is reached."""
 _MOST_CACHED = 10_000
 
@@ -128,8 +128,8 @@ class Spending:
                 raise _refusal(owner, "0 of 0 calls", seconds_left(now_utc()))
         day = day_of(now_utc())
         measures = self._limits[""].measures or self._per_user.measures
-        sent = prompt() if measures else 0
-        more = Spent(1, sent + answer, self._priced(concerned, model, sent, answer))
+        tokens = prompt() if measures else 0
+        more = Spent(1, tokens + answer, self._priced(concerned, model, tokens, answer))
         counted: list[str] = []
         try:
             for owner in concerned:
@@ -170,7 +170,7 @@ class Spending:
         for attempt in range(_TRIES):
             before = self._store.record(_PLACE, name)
             spent, reached = _stored(before)
-            reason = None if limit is None else passed(limit, spent, more)
+            reason = None if limit is None else exceeded(limit, spent, more)
             refusal = None
             if limit is not None and reason is not None:
                 refusal = self._refused(day, owner, reason, is_last=spent.calls == limit.calls)
@@ -203,8 +203,8 @@ class Spending:
         if self._limit(owner).calls == 0:
             return None  # 0 calls are a deliberate setting, which needs no warning
         day = day_of(now_utc())
-        at, reason = self._cached.get((day, owner), (-_LOOKED_FOR, None))
-        if monotonic() - at >= _LOOKED_FOR:
+        at, reason = self._cached.get((day, owner), (-_CACHE_SECONDS, None))
+        if monotonic() - at >= _CACHE_SECONDS:
             try:
                 _, reason = _stored(self._store.record(_PLACE, _id(day, owner)))
             except StoreError:  # the caller's next store call raises the error

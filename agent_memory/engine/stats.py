@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from random import random
 from time import sleep
 from typing import Any
 
 from agent_memory.core.processes import begin_anew_in_child, checked_lock
 from agent_memory.core.records import Record
-from agent_memory.core.system_collections import FIGURES
+from agent_memory.core.system_collections import METRICS
 from agent_memory.core.threads import repeated
 from agent_memory.core.usage import Purpose, Usage
 from agent_memory.engine.spending import Today
@@ -44,13 +45,13 @@ class PromptStats:
     Attributes:
         contexts: The number of contexts in this process that were not the first of their session.
         tokens: The tokens of these contexts.
-        kept_tokens: The tokens among them that a prompt cache can reuse. See
-            `MemoryContext.kept_tokens`.
+        cacheable_tokens: The tokens among them that a prompt cache can reuse. See
+            `MemoryContext.cacheable_tokens`.
     """
 
     contexts: int = 0
     tokens: int = 0
-    kept_tokens: int = 0
+    cacheable_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ class RecallStats:
     """Counts of queries: searches, and contexts whose question is not small talk.
 
     Attributes:
-        asked: The number of queries.
+        queries: The number of queries.
         empty: The number of queries for which no relevant record was recalled. Records that are
             shown for every question do not count.
     """
 
-    asked: int = 0
+    queries: int = 0
     empty: int = 0
 
 
@@ -127,12 +128,13 @@ class Progress:
 
 logger = logging.getLogger(__name__)
 
-_PLACE = FIGURES.name
+_PLACE = METRICS.name
 _NAME = record_id(_PLACE, "all")
 _ADD_SECONDS = 15.0
 _TRIES = 100
 _PAUSE_SECONDS = 0.002
-
+_STORED = {"cacheable_tokens": "kept_tokens", "queries": "asked"}  # names in the store
+_FIELDS = {name: field for field, name in _STORED.items()}
 
 Metrics = dict[str, Any]
 
@@ -153,7 +155,7 @@ class SharedMetrics:
     def add(self, counted: Counted) -> bool:
         """Add the metrics since the last call that returned True. Return whether this worked."""
         with self._lock:
-            now = asdict(counted)
+            now = asdict(counted, dict_factory=partial(_renamed, _STORED))
             try:
                 done = now == self._added or self._changed(_sum(now, self._added, -1))
             except StoreError as error:
@@ -164,7 +166,7 @@ class SharedMetrics:
             return done
 
     @contextmanager
-    def kept_up(self, counted: Callable[[], Counted]) -> Iterator[None]:
+    def reporting(self, counted: Callable[[], Counted]) -> Iterator[None]:
         """Add the metrics of this process every 15 seconds in the `with` block, and at its end."""
 
         def add() -> bool:
@@ -180,7 +182,9 @@ class SharedMetrics:
     def read(self) -> Counted:
         stored = _metrics(self._store.record(_PLACE, _NAME))
         usage = {purpose: Usage(**fields) for purpose, fields in stored["usage"].items()}
-        return Counted(usage, PromptStats(**stored["prompts"]), RecallStats(**stored["recalls"]))
+        names = ("prompts", "recalls")
+        prompts, recalls = (_renamed(_FIELDS, stored[name].items()) for name in names)
+        return Counted(usage, PromptStats(**prompts), RecallStats(**recalls))
 
     def _changed(self, more: Metrics) -> bool:
         for attempt in range(_TRIES):
@@ -198,6 +202,10 @@ def _metrics(record: Record | None) -> Metrics:
     """Return the metrics in a record, in the form of `Counted` as nested dicts."""
     stored: Metrics = {} if record is None else record.metadata["metrics"]
     return {"usage": {}, "prompts": {}, "recalls": {}, **stored}
+
+
+def _renamed(names: Mapping[str, str], pairs: Iterable[tuple[str, Any]]) -> Metrics:
+    return {names.get(name, name): value for name, value in pairs}
 
 
 def _sum(first: Metrics, second: Metrics, sign: int = 1) -> Metrics:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from agent_memory.core.records import Lease, Record, Scope
-from agent_memory.core.system_collections import NOTES, RESERVED, SENT_TEXTS
+from agent_memory.core.system_collections import NOTES, PROMPT_TEXTS, SYSTEM_COLLECTIONS
 from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
 
@@ -48,11 +48,11 @@ class SystemRecords:
 
     def erase_session(self, session_id: str, lease: Lease | None = None) -> None:
         """Delete a session's records from the library's own collections."""
-        for collection in RESERVED:
+        for collection in SYSTEM_COLLECTIONS:
             if collection.goes_with_session and collection.is_facts:
                 self._store.delete_records(collection.name, session_id=session_id, lease=lease)
         owner = Scope(None, session_id).owner  # its contexts have texts of other sessions
-        self._store.delete_records(SENT_TEXTS.name, owner=owner, lease=lease)
+        self._store.delete_records(PROMPT_TEXTS.name, owner=owner, lease=lease)
 
 
 def stays_behind(collection: str, owner: str) -> bool:

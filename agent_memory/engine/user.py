@@ -59,8 +59,8 @@ class User:
         return self._memory.components  # `RemoteMemory` has no components
 
     def __repr__(self) -> str:
-        at_hand = "" if self._session_id is None else f", session_id={self._session_id!r}"
-        return f"User({self.user_id!r}{at_hand})"
+        session = "" if self._session_id is None else f", session_id={self._session_id!r}"
+        return f"User({self.user_id!r}{session})"
 
     def facts(
         self,
@@ -84,13 +84,13 @@ class User:
             InvalidInput: A time has no time zone.
             SessionOfAnotherUser: The session belongs to another user.
         """
-        moments = _moments(as_of, known_at)
+        times = _timestamps(as_of, known_at)
         scope = self._scope()
         self._parts.guard.admit(session_id, scope.user_id)
         return [
             fact
             for block in self._parts.needed_fact_blocks()
-            for fact in block.facts(scope, **moments, superseded=superseded)
+            for fact in block.facts(scope, **times, superseded=superseded)
             if session_id is None or any(source[0] == session_id for source in fact.sources)
         ]
 
@@ -110,10 +110,10 @@ class User:
             InvalidInput: A time has no time zone.
             pydantic.ValidationError: The model was changed, and stored facts do not fit it.
         """
-        moments = _moments(as_of, known_at)
+        times = _timestamps(as_of, known_at)
         scope = self._scope()
         for block in self._parts.fact_blocks:
-            filled = block.filled(scope, **moments)
+            filled = block.filled(scope, **times)
             if filled is not None:
                 return filled
         raise ConfigError(
@@ -238,10 +238,10 @@ class User:
                     places.setdefault(session_id, {}).setdefault(seq, []).append(recall)
         for session_id, seqs in places.items():
             if self._head(session_id, scope) is not None:  # an edit would create a missing session
-                gone += self._take_out(session_id, seqs)
+                gone += self._remove_messages(session_id, seqs)
         return gone
 
-    def _take_out(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:
+    def _remove_messages(self, session_id: str, seqs: Mapping[int, list[Recall]]) -> list[Recall]:
         stored: set[int] = set()
 
         def without(log: list[Entry]) -> list[Entry]:
@@ -362,7 +362,7 @@ def span_of(source: object) -> Span:
     )
 
 
-def _moments(
+def _timestamps(
     as_of: datetime | date | None, known_at: datetime | date | None
 ) -> dict[str, datetime | None]:
     return {"as_of": check_moment("as_of", as_of), "known_at": check_moment("known_at", known_at)}

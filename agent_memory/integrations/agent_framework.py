@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from agent_memory.core.formats import exact
 from agent_memory.core.formats.registry import AGENT_FRAMEWORK
-from agent_memory.core.messages import Message as Said
+from agent_memory.core.messages import Message as MemoryMessage
 from agent_memory.core.rendering import items_of
 from agent_memory.core.text import listed_text
 from agent_memory.engine.memory import AgentMemory
@@ -193,5 +193,5 @@ def _awaits_approval(item: dict[str, Any]) -> bool:
     return any(part.get("type") == "function_approval_request" for part in item["contents"])
 
 
-def _storable(message: Message) -> Said:
-    return Said(raw=exact.written(message.to_dict()), format=AGENT_FRAMEWORK)
+def _storable(message: Message) -> MemoryMessage:
+    return MemoryMessage(raw=exact.written(message.to_dict()), format=AGENT_FRAMEWORK)

@@ -109,18 +109,18 @@ def costs(
     """
     table = Prices(prices or {})
     counter = TokenCounter(model)
-    tell = progress or (lambda count: None)
+    progressed = progress or (lambda count: None)
 
     def priced(bill: Bill, own: Sequence[tuple[int, int]] = ()) -> Bill:
         """Add the cost, and the memory's own calls as (prompt tokens, answer tokens), to a bill."""
-        sent, answered = sum(call[0] for call in own), sum(call[1] for call in own)
-        bill = replace(bill, memory_calls=len(own), memory_tokens=sent + answered)
-        sent, answered = sent + bill.prompt_tokens, answered + bill.completion_tokens
-        cost = None if model is None else table.cost(model, sent, answered)
+        prompt, completion = sum(call[0] for call in own), sum(call[1] for call in own)
+        bill = replace(bill, memory_calls=len(own), memory_tokens=prompt + completion)
+        prompt, completion = prompt + bill.prompt_tokens, completion + bill.completion_tokens
+        cost = None if model is None else table.cost(model, prompt, completion)
         return replace(bill, cost=cost)
 
-    run = partial(_run, chat, model, max_tokens, tell)
-    yield priced(_full_history(chat, counter, tell))
+    run = partial(_run, chat, model, max_tokens, progressed)
+    yield priced(_full_history(chat, counter, progressed))
     yield priced(run("trim", Trim())[0])
     bill, summaries = run("summarize", Summarize(max_summary_tokens=min(500, max_tokens // 4)))
     prompt = counter.text(PROMPT)
@@ -149,17 +149,17 @@ class _Batches:
         """Do nothing."""
 
 
-def _full_history(chat: Chat, counter: TokenCounter, tell: Callable[[int], object]) -> Bill:
+def _full_history(chat: Chat, counter: TokenCounter, progressed: Callable[[int], object]) -> Bill:
     """Return the bill of a chat without a memory, whose prompts contain all earlier messages."""
     bill, totals = Bill(STRATEGIES[0]), dict[str, int]()
     for session, message in chat:
         tokens = counter.message(message)
         if message.role == "assistant":
-            sent = bill.prompt_tokens + totals.get(session, 0) + counter.overhead
-            output = bill.completion_tokens + tokens
-            bill = replace(bill, calls=bill.calls + 1, prompt_tokens=sent, completion_tokens=output)
+            prompt = bill.prompt_tokens + totals.get(session, 0) + counter.overhead
+            output, calls = bill.completion_tokens + tokens, bill.calls + 1
+            bill = replace(bill, calls=calls, prompt_tokens=prompt, completion_tokens=output)
         totals[session] = totals.get(session, 0) + tokens
-        tell(1)
+        progressed(1)
     return bill
 
 
@@ -167,7 +167,7 @@ def _run(
     chat: Chat,
     model: str | None,
     max_tokens: int,
-    tell: Callable[[int], object],
+    progressed: Callable[[int], object],
     name: str,
     strategy: Strategy,
 ) -> tuple[Bill, list[tuple[int, int]]]:
@@ -202,7 +202,7 @@ def _run(
                 earlier = before.summary.tokens if before.summary is not None else 0
                 summaries.append((left + earlier, head.summary.tokens))
             heads[session] = head
-            tell(1)
+            progressed(1)
         if strategy.ltm_blocks:
             memory.flush()
     return bill, summaries

@@ -100,8 +100,8 @@ class AgentMemorySessionService(BaseSessionService):
         above = joined(app_name) if user_id is None else joined(app_name, user_id)
         sessions = []
         for head in self._memory.sessions(prefix=f"{above}/", limit=MOST):
-            _, whose, name = _parted(head.session_id)
-            sessions.append(self._session(app_name, whose, name, head.metadata, []))
+            _, user_id, name = _parted(head.session_id)
+            sessions.append(self._session(app_name, user_id, name, head.metadata, []))
         sessions.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=sessions)
 

@@ -24,7 +24,7 @@ except ImportError as error:
 
 __all__ = ["AgentMemoryHook"]
 
-Whose = str | Callable[[Mapping[str, Any]], str | None] | None
+IdSource = str | Callable[[Mapping[str, Any]], str | None] | None
 
 _STORED = "agent_memory_session"
 """The key in a message's `meta` for the id of the session that has stored the message."""
@@ -49,7 +49,7 @@ class AgentMemoryHook:
     allowed_hook_points = ("before_llm", "after_run")
 
     def __init__(
-        self, memory: AgentMemory, *, user_id: Whose = None, session_id: Whose = None
+        self, memory: AgentMemory, *, user_id: IdSource = None, session_id: IdSource = None
     ) -> None:
         self._memory = memory
         self._user_id = user_id

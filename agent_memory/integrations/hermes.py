@@ -61,7 +61,7 @@ class AgentMemoryProvider(MemoryProvider):
     pre_compress_checkpoint_api_version = 2
 
     def __init__(self, memory: AgentMemory | None = None, *, user_id: str | None = None) -> None:
-        self._given = memory
+        self._passed = memory
         self._own: AgentMemory | None = None
         self._bound = user_id
         self._user_id: str | None = user_id
@@ -175,8 +175,8 @@ class AgentMemoryProvider(MemoryProvider):
     @property
     def _memory(self) -> AgentMemory:
         with self._lock:
-            if self._given is not None:
-                return self._given
+            if self._passed is not None:
+                return self._passed
             if self._own is None and "AGENT_MEMORY_STORE" in os.environ:
                 self._own = AgentMemory()
             elif self._own is None:

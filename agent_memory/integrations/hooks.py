@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from agent_memory.core.query_text import is_courtesy
+from agent_memory.core.query_text import is_small_talk
 from agent_memory.core.records import Entry, Recall
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import Conflict, InvalidInput, InvalidMessage
@@ -108,7 +108,7 @@ _QUOTES = 5
 
 def _for_prompt(memory: AgentMemory, event: Event, user_id: str) -> str:
     """Return messages of the user's other sessions that are relevant to a prompt."""
-    if is_courtesy(event.prompt):
+    if is_small_talk(event.prompt):
         return ""
     hits = memory.search(event.prompt, user_id=user_id, limit=2 * _QUOTES)
     others = [hit for hit in hits if event.session_id not in {name for name, _ in hit.sources}]
@@ -152,7 +152,7 @@ def _recent(memory: AgentMemory, event: Event, user_id: str) -> list[Recall]:
         for role in ("user", "assistant")
     ]
     texts = [
-        f"[{entry.said_at:%Y-%m-%d}] {entry.message.role}: {entry.message.text()}"
+        f"[{entry.local_time:%Y-%m-%d}] {entry.message.role}: {entry.message.text()}"
         for entry in entries
         if entry is not None
     ]

@@ -237,8 +237,8 @@ class _Import:
         self._begun[branch] = SessionBegin(branch, main.begun.user_id, about)
         main.parted = branch
         if main.question is not None and not source.is_question:
-            once_more = again(main.question)
-            self._opened(branch).add(once_more, self._message(once_more))
+            repeated = again(main.question)
+            self._opened(branch).add(repeated, self._message(repeated))
 
     def _write_note(self, memory: AgentMemory, noted: SourceNote) -> None:
         """Write a note of a user, unless the user has a note with the same text."""
@@ -275,7 +275,7 @@ class _Import:
 
 _OTHER = "it was imported before with other content. The earlier content stays"
 _MARK = "imported"  # the key of a message's id and source in its metadata
-_AT_ONCE = 200  # maximum number of messages in one transaction
+_BATCH_SIZE = 200  # maximum number of messages in one transaction
 _PAGE = 500
 _MESSAGE = 500  # overhead of a message, in characters
 _FIRST = datetime(1, 1, 2, tzinfo=UTC)
@@ -296,7 +296,7 @@ class _Session:
         self._memory, self._terms, self._done = memory, terms, terms.done
         self.stored = self._read()  # the digests of this source's messages in the log, by id
         self._is_refused = self._is_first = self._is_checked = False
-        self._is_asked = self._is_cut = False
+        self._is_filtered = self._is_cut = False
         self._since: datetime | None = None  # when the session or its user was deleted
         self._waiting: list[tuple[SourceMessage, Message]] = []
 
@@ -338,7 +338,7 @@ class _Session:
                 self._done.fail(source.where, _OTHER)
             return 0
         self._waiting.append((source, message))
-        if len(self._waiting) >= _AT_ONCE:
+        if len(self._waiting) >= _BATCH_SIZE:
             self.flush()
         return _MESSAGE + len(repr(source.message))
 
@@ -377,8 +377,8 @@ class _Session:
     ) -> list[tuple[SourceMessage, Message]]:
         """Return the messages to store: all, or only those that were not deleted earlier."""
         gone, session_id = self._memory.components.deleted, self.begun.session_id
-        if not self._is_asked:
-            self._is_asked = True
+        if not self._is_filtered:
+            self._is_filtered = True
             deleted, left = gone.at("session", session_id), gone.at("user", self.user_id)
             if self._terms.deleted and deleted is not None:
                 gone.lift(Head(session_id, None, created_at=_FIRST))

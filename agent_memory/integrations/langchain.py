@@ -31,7 +31,7 @@ except ImportError as error:
 
 __all__ = ["AgentMemoryChatMessageHistory", "AgentMemoryMiddleware"]
 
-Whose = str | Callable[[Runtime[Any]], str | None] | None
+IdSource = str | Callable[[Runtime[Any]], str | None] | None
 
 
 class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -52,7 +52,7 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """
 
     def __init__(
-        self, memory: AgentMemory, *, user_id: Whose = None, session_id: Whose = None
+        self, memory: AgentMemory, *, user_id: IdSource = None, session_id: IdSource = None
     ) -> None:
         super().__init__()
         self.tools = []

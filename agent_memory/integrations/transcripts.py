@@ -308,7 +308,7 @@ def item_of(line: Mapping[str, Any]) -> tuple[str, Json]:
     return str(line.get("type") or line.get("record_type")), {}
 
 
-def is_said(item: Mapping[str, Any]) -> bool:
+def is_conversation(item: Mapping[str, Any]) -> bool:
     """Return whether an item is from the user or the model.
 
     Codex itself writes some messages with the user's role, such as the environment and AGENTS.md.
@@ -326,7 +326,7 @@ def codex_messages(line: Mapping[str, Any], place: str) -> list[Json]:
     """
     kind, item = item_of(line)
     is_read = kind == ITEM and item.get("type") in ("message", *_CALLS, *_RESULTS)
-    if not is_read or not is_said(item):
+    if not is_read or not is_conversation(item):
         return []
     for key in ("content", "output"):
         if key in item:

@@ -208,7 +208,7 @@ class Block(SettingsModel, ABC):
         Called by `AgentMemory.warm_up` after `load`.
         """
 
-    def said(self, scope: Scope) -> None:
+    def messages_appended(self, scope: Scope) -> None:
         """Receive a notification of new messages in a session. Return quickly: the caller waits."""
 
     def prepare(self, entries: Sequence[Entry]) -> None:
@@ -248,7 +248,7 @@ class Block(SettingsModel, ABC):
         """Return near matches of `message` that `get` leaves out, each with the reason."""
         return ()
 
-    def all_kept(self, scope: Scope) -> Sequence[Recall]:
+    def stored_records(self, scope: Scope) -> Sequence[Recall]:
         """Return all records of a user that `User.surplus` may report, but no messages of the log.
 
         Each record has the id that `forget` takes.
@@ -293,11 +293,11 @@ class Block(SettingsModel, ABC):
         """
 
     def turn_ended(
-        self, scope: Scope, turn: Turn, said: Sequence[Message]
+        self, scope: Scope, turn: Turn, messages: Sequence[Message]
     ) -> Awaitable[None] | None:
         """Receive a finished turn that `after_turn` or `completion` stored. See `turn_began`.
 
-        `said` is the whole turn: the question, tool calls and results, and the answer.
+        `messages` is the whole turn: the question, tool calls and results, and the answer.
         """
 
     def end(self, scope: Scope) -> None:

@@ -43,9 +43,9 @@ class ForeignBlock(Block):
         return self._notify("turn_began", scope, turn)
 
     def turn_ended(
-        self, scope: Scope, turn: Turn, said: Sequence[Message]
+        self, scope: Scope, turn: Turn, messages: Sequence[Message]
     ) -> Awaitable[None] | None:
-        return self._notify("turn_ended", scope, turn, said)
+        return self._notify("turn_ended", scope, turn, messages)
 
     def _notify(self, name: str, *arguments: object) -> Awaitable[None] | None:
         call: Callable[..., Awaitable[None] | None] | None = getattr(self.block, name, None)

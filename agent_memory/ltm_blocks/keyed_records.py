@@ -18,7 +18,7 @@ from agent_memory.ltm_blocks.versions import erase, erase_owner
 from agent_memory.stores.base import Store
 from agent_memory.stores.kernel.log import check_owner
 
-Whose = Literal["session", "user"]
+Owner = Literal["session", "user"]
 B = TypeVar("B", bound=Block)
 
 
@@ -33,12 +33,12 @@ class KeyedRecords:
             is no user. "session" always selects the session's records.
     """
 
-    def __init__(self, resources: Resources, block: str, scope: Scope, whose: Whose) -> None:
+    def __init__(self, resources: Resources, block: str, scope: Scope, kind: Owner) -> None:
         self.resources = resources
         self.store = resources.store
         self._block = block
         self.scope = scope
-        of_session = whose == "session" or scope.user_id is None
+        of_session = kind == "session" or scope.user_id is None
         if of_session and scope.session_id is None:
             raise InvalidInput("The owner is missing. Give a session_id or a user_id.")
         self.owner = Scope(None, scope.session_id).owner if of_session else scope.owner
@@ -194,8 +194,8 @@ class CollectionBlock(ManualBlock):
         return record
 
     def _keyed(self, scope: Scope) -> KeyedRecords:
-        whose: Whose = "session" if self.of_session else "user"
-        return KeyedRecords(self.resources, self.name, scope, whose)
+        kind: Owner = "session" if self.of_session else "user"
+        return KeyedRecords(self.resources, self.name, scope, kind)
 
 
 def put_with_session(

@@ -108,7 +108,7 @@ class NoteMemory(CollectionBlock, NoteBlock):
         near = [recall for recall in every if recall.score > 0 and recall.score >= least]
         return with_pinned(near, every, scope, limit)
 
-    def all_kept(self, scope: Scope) -> list[Recall]:
+    def stored_records(self, scope: Scope) -> list[Recall]:
         return [self._recall(scope, note, 0.0) for note in self.open(scope).all()]
 
     def _recall(self, scope: Scope, note: Note, score: float) -> Recall:

@@ -209,8 +209,8 @@ def _chosen(
         folded = text.casefold()
         return sum(value for root, value in worth.items() if root in folded)
 
-    found = {place for places in holding.values() for place in places}
-    best = nlargest(_SHARING, found, key=lambda at: (shared(texts[at]), -at))
+    candidates = {place for places in holding.values() for place in places}
+    best = nlargest(_SHARING, candidates, key=lambda at: (shared(texts[at]), -at))
     sharing = spoken([entries[place] for place in best], roles)
     newest = _not_too_long(spoken(entries[:_NEWEST], roles)[::-1])
     keys = {(entry.session_id, entry.seq, turn.part.number) for entry, turn in newest}

@@ -32,7 +32,7 @@ from agent_memory.stores.qdrant.connection import check_qdrant_url, is_qdrant
 if TYPE_CHECKING:
     from agent_memory.retrieval.features import Features, Turn
     from agent_memory.retrieval.query import Query
-    from agent_memory.retrieval.statements import Said
+    from agent_memory.retrieval.statements import TextHit
 
 logger = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class VectorMemory(Block):
         # the embedder caches the encodings
         self._ready().encode([str(turn) for _, turn in spoken(entries, self.roles)])
 
-    def said(self, scope: Scope) -> None:
+    def messages_appended(self, scope: Scope) -> None:
         if self._embedder is not None and self._embedder.on_this_machine:
             encode = partial(self._encode_ahead, scope)
             self.resources.ahead.add((self.name, scope.owner), encode)
@@ -203,7 +203,7 @@ class VectorMemory(Block):
 
         if message is None or not message.text().strip():
             return []
-        question, query = self._asked(scope, message)
+        question, query = self._question_and_query(scope, message)
         least = scope.floor * self.resources.min_relevance
         depth, pieces = limit + _DEEP, query.tokens if scope.in_context else None
         # a reply or a correction may rank far behind the message before it
@@ -235,7 +235,7 @@ class VectorMemory(Block):
         from agent_memory.retrieval.answers import informative_hits
         from agent_memory.retrieval.turns import recalls
 
-        question, query = self._asked(scope, message)
+        question, query = self._question_and_query(scope, message)
         hits = self._search(scope, query, limit + _DEEP)
         informative = {hit.record.id for hit in informative_hits(question, hits)}
         least = self.resources.min_relevance
@@ -248,7 +248,7 @@ class VectorMemory(Block):
             *(LeftOut(it, empty) for it in recalls(same[:limit], self.name)),
         ]
 
-    def _asked(self, scope: Scope, message: Message) -> tuple[str, Query]:
+    def _question_and_query(self, scope: Scope, message: Message) -> tuple[str, Query]:
         """Return a question and its query, after a correction of misspelled words.
 
         Words that similar messages have are kept.
@@ -261,13 +261,13 @@ class VectorMemory(Block):
         if not words:
             return question, query
         hits = self._search(scope, query, _DEEP)
-        said = {word for hit in hits for word in WORD.findall(hit.record.text.casefold())}
-        spelled = corrected(question, words, said)
+        similar = {word for hit in hits for word in WORD.findall(hit.record.text.casefold())}
+        spelled = corrected(question, words, similar)
         if spelled != question:
             query = self._query(scope, spelled, today)
         return spelled, query
 
-    def _search(self, scope: Scope, query: Query, limit: int) -> list[Said]:
+    def _search(self, scope: Scope, query: Query, limit: int) -> list[TextHit]:
         from agent_memory.retrieval.statements import messages_in
 
         return messages_in(self._vectors.search_vectors(self.name, scope.owner, query, limit))
@@ -290,7 +290,7 @@ class VectorMemory(Block):
         make, reuse = (partial(self._encoded, scope, encode) for encode in (soon, soon.cached))
         waiting = self._waiting.index(tails, scope.owner, question, make, soon.is_complete, reuse)
         if not soon.is_complete():
-            self.said(scope)
+            self.messages_appended(scope)
         if waiting is not None:
             query = query.with_pending(*waiting)
         return query if query.period is not None else self._dated(scope, question, query)
@@ -308,15 +308,15 @@ class VectorMemory(Block):
             return query
         return query.within(event.period(hits[0].record.created_at.date()))
 
-    def _near_both(self, scope: Scope, query: Query, statement: Said) -> list[tuple[Said, float]]:
+    def _near_both(self, scope: Scope, query: Query, hit: TextHit) -> list[tuple[TextHit, float]]:
         """Return the hits nearest to a question and a statement together; see `answers.Newer`."""
-        vector = statement.encoding().vector if statement.encoding is not None else ()
+        vector = hit.encoding().vector if hit.encoding is not None else ()
         if not len(query.meaning) or not len(vector):  # a damaged record has no vector
             return []
         both = query.meaning + vector
         length = float((both @ both) ** 0.5)
         hits = self._search(scope, query.like(both), _LIKE)
-        return [(hit, hit.cosine * length) for hit in hits]
+        return [(near, near.cosine * length) for near in hits]
 
     def _encoded(
         self, scope: Scope, encode: Encode, turns: Sequence[tuple[Entry, Turn]]

@@ -16,7 +16,7 @@ from agent_memory.core.tracing import current
 from agent_memory.errors import ModelOutputInvalid
 from agent_memory.models.loading import load_litellm
 from agent_memory.models.provider import Provider
-from agent_memory.models.tracing import answered, asking
+from agent_memory.models.tracing import answered, traced
 from agent_memory.models.usage import Call, Charges, Ledger, Usage
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class LLM(Provider):
         stream_options = {"include_usage": True, **(options.get("stream_options") or {})}
         fields = {**options, "stream_options": stream_options, "stream": True}
         call = self.begin("completion", messages, options.get("max_tokens"))
-        with asking(call, self.api_base, fields) as span:
+        with traced(call, self.api_base, fields) as span:
             response, usage = yield from self._streamed(call, messages, fields, span)
             answered(span, response, usage)
             return self._checked(response)

@@ -29,7 +29,7 @@ from agent_memory.errors import (
     ModelUnavailable,
 )
 from agent_memory.models.loading import load_litellm
-from agent_memory.models.tracing import answered, asking
+from agent_memory.models.tracing import answered, traced
 from agent_memory.models.usage import Account, Call, Charges, Kind, current_account
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ class Provider:
         other._account = account
         return other
 
-    def begin(self, kind: Kind, sent: Sequence[Any], answer: int | None = None) -> Call:
+    def begin(self, kind: Kind, request: Sequence[Any], answer: int | None = None) -> Call:
         """Return a new call, to pass to `retried`. See `Call` for the arguments."""
         account = self._account or current_account() or Account("other")
-        return Call(kind, self.model, account, sent, answer)
+        return Call(kind, self.model, account, request, answer)
 
     @off_main_thread
     def send(self, kind: Kind, *, timeout: float | None = None, **fields: Any) -> Any:
@@ -156,7 +156,7 @@ class Provider:
     def answered(
         self,
         kind: Kind,
-        sent: Sequence[Any],
+        request: Sequence[Any],
         fields: dict[str, Any],
         limit: int | None = None,
         check: Callable[[Any], object] = bool,
@@ -165,8 +165,8 @@ class Provider:
 
         `check` raises if the response is unusable; the trace then shows the error.
         """
-        call = self.begin(kind, sent, limit)
-        with asking(call, self.api_base, fields) as span:
+        call = self.begin(kind, request, limit)
+        with traced(call, self.api_base, fields) as span:
             with current(span):
                 response = self.retried(call, lambda: self.send(kind, **fields))
             usage = getattr(response, "usage", None)
@@ -194,7 +194,7 @@ class Provider:
         retrying = tenacity.Retrying(
             stop=lambda state: is_unwanted() or state.attempt_number >= self._attempts,
             wait=wait,
-            retry=tenacity.retry_if_exception(_is_passing),
+            retry=tenacity.retry_if_exception(_is_temporary),
             before_sleep=partial(self._note, call),
             reraise=True,
         )
@@ -261,7 +261,7 @@ class Provider:
         reason = self._reason(error)
         if midway:
             return self._broke_off(reason)
-        if _is_passing(error):
+        if _is_temporary(error):
             return ModelUnavailable(
                 f"{self.model} could not be reached in {self._attempts} attempts: {reason}. "
                 "Try again later. Check the provider's status, `api_base` and the timeout."
@@ -307,7 +307,7 @@ def _readable(value: Any) -> Any:
     return value
 
 
-def _is_passing(error: BaseException) -> bool:
+def _is_temporary(error: BaseException) -> bool:
     """Return whether an error may be temporary, such as a rate limit or a lost connection."""
     from openai import APIConnectionError, OpenAIError  # timeouts are connection errors, too
 

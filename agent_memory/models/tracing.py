@@ -34,7 +34,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 @contextmanager
-def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iterator[Span | None]:
+def traced(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iterator[Span | None]:
     """Open a span for a model call and all its attempts, without making it the current span."""
     if not tracing.is_on():
         yield None
@@ -55,8 +55,8 @@ def asking(call: Call, api_base: str | None, options: Mapping[str, Any]) -> Iter
     }
     with tracing.span(f"{operation} {model}", attributes, "client", is_parent=False) as span:
         if span is not None and call.kind == "completion" and tracing.records_content():
-            sent = [_message(message) for message in call.sent]
-            tracing.set_attributes(span, {"gen_ai.input.messages": tracing.as_json(sent)})
+            messages = [_message(message) for message in call.request]
+            tracing.set_attributes(span, {"gen_ai.input.messages": tracing.as_json(messages)})
         yield span
 
 

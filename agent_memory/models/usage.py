@@ -171,7 +171,7 @@ class Call:
     kind: Kind
     model: str
     account: Account
-    sent: Sequence[Any]  # the request: OpenAI-style messages, or texts to embed
+    request: Sequence[Any]  # the request: OpenAI-style messages, or texts to embed
     answer: int | None  # maximum tokens of the answer; None for no limit
     # settles the reservation for the current attempt; None if there is none
     settle: Settle | None = None
@@ -258,8 +258,8 @@ class Charges:
 
     def _count(self, call: Call) -> int:
         if call.kind == "embedding":
-            return sum(self._counter.text(text) for text in call.sent)
-        return self._counter.context(call.sent)
+            return sum(self._counter.text(text) for text in call.request)
+        return self._counter.context(call.request)
 
     def _count_answer(self, response: Any) -> int:
         choices = getattr(response, "choices", None) or ()

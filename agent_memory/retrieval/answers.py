@@ -16,7 +16,7 @@ from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
     FULL,
     SPEAKER,
-    Said,
+    TextHit,
     question_words,
     repeats,
     tells_nothing,
@@ -29,20 +29,20 @@ _FAINT = 0.4  # factor on the score of a user message that asks the same questio
 _SURE = 0.5
 _SENTENCE = 3  # number of words; a shorter query is a keyword search
 _LIKELY = 0.1
-_SAID = 3  # number of the assistant's messages for a question about the assistant's words
+_MOST_REPLIES = 3  # number of the assistant's messages for a question about the assistant's words
 _SAMPLES = 3  # number of statements for which similar statements are searched
 _SIMILAR = 0.45
 
 
 def answers(
     question: str,
-    hits: Sequence[Said],
+    hits: Sequence[TextHit],
     least: float,
     newer: Newer,
     *,
     corrects: bool,
     in_context: bool,
-) -> list[Said]:
+) -> list[TextHit]:
     """Return the hits that answer a question, best first.
 
     Args:
@@ -71,7 +71,7 @@ def answers(
     return corrected(question, results, sure, hits, newer, in_context=in_context)
 
 
-def informative_hits(question: str, hits: Sequence[Said]) -> list[Said]:
+def informative_hits(question: str, hits: Sequence[TextHit]) -> list[TextHit]:
     """Return the hits that say more than the question itself, best first.
 
     User messages without other words than the question are dropped. Those that ask the question
@@ -94,12 +94,12 @@ def informative_hits(question: str, hits: Sequence[Said]) -> list[Said]:
     return _without_echoes(results, query_words, languages, replies)
 
 
-def _is_of_the_days(hit: Said) -> bool:
+def _is_of_the_days(hit: TextHit) -> bool:
     """Return whether a hit is of the days that the question is about."""
     return bool(hit.parts) and hit.parts[PARTS.index("dated")] == 1
 
 
-def _repeats(hit: Said, question: str) -> bool:
+def _repeats(hit: TextHit, question: str) -> bool:
     """Return whether a message asks the question again, without another name or number."""
     languages, query_words = question_words(question)
     is_same = hit.cosine >= _SAME_QUESTION and hit.asks
@@ -109,17 +109,17 @@ def _repeats(hit: Said, question: str) -> bool:
     return all(part.casefold() in folded for part in (*identifiers(hit.text), *names(hit.text)))
 
 
-def _fainter(hit: Said) -> Said:
+def _fainter(hit: TextHit) -> TextHit:
     """Lower a hit's score and relevance, so that it neither precedes nor hides an answer."""
     return hit._replace(score=hit.score * _FAINT, relevance=hit.relevance * _FAINT)
 
 
 def _without_echoes(
-    hits: Sequence[Said],
+    hits: Sequence[TextHit],
     query_words: frozenset[str],
     languages: frozenset[str],
     replies: Collection[tuple[str, int]],
-) -> list[Said]:
+) -> list[TextHit]:
     """Drop assistant messages that repeat an earlier user message among the hits.
 
     A reply to an earlier copy of the question is also dropped if a relevant statement of the user
@@ -131,7 +131,7 @@ def _without_echoes(
     every = frozenset[str]().union(*(terms for _, terms in user_turns))
     places = [hit.place for hit in hits if hit.is_statement and hit.relevance >= _SURE]
 
-    def is_echo(hit: Said) -> bool:
+    def is_echo(hit: TextHit) -> bool:
         is_reply = (hit.record.session_id, hit.record.first) in replies
         is_answered = is_reply and not SPEAKER.search(hit.text)
         if is_answered and any(at < hit.place for at in places):
@@ -148,7 +148,7 @@ def _without_echoes(
     return [hit for hit in hits if hit.is_user or not is_echo(hit)]
 
 
-def _with_replies(results: list[Said], hits: Sequence[Said]) -> list[Said]:
+def _with_replies(results: list[TextHit], hits: Sequence[TextHit]) -> list[TextHit]:
     """Add the assistant's replies to the user's statements, each before its statement.
 
     If anything is relevant, also add the assistant's best messages: an answer often says nothing
@@ -163,18 +163,18 @@ def _with_replies(results: list[Said], hits: Sequence[Said]) -> list[Said]:
         return results
     shown = {hit.record.id for hit in results}
     replies = [hit for hit in hits if not hit.is_user]
-    for hit in replies[:_SAID]:
+    for hit in replies[:_MOST_REPLIES]:
         if hit.record.id not in shown:
             results = move_next_to(results, results[-1], hit, False, corrects=False)
     return results
 
 
-def _with_similar(results: list[Said], samples: Sequence[Said], newer: Newer) -> list[Said]:
-    """Add statements that are similar to `samples`, each after the sample."""
+def _with_similar(results: list[TextHit], hits: Sequence[TextHit], newer: Newer) -> list[TextHit]:
+    """Add statements that are similar to one of `hits`, each after this hit."""
     ids = {hit.record.id for hit in results}
-    for sample in samples:
-        for hit, near in newer(sample):
-            if near >= _SIMILAR and hit.record.id not in ids and hit.is_statement:
-                ids.add(hit.record.id)
-                results = move_next_to(results, sample, hit, False)
+    for hit in hits:
+        for other, near in newer(hit):
+            if near >= _SIMILAR and other.record.id not in ids and other.is_statement:
+                ids.add(other.record.id)
+                results = move_next_to(results, hit, other, False)
     return results

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent_memory.core.query_text import is_courtesy
+from agent_memory.core.query_text import is_small_talk
 from agent_memory.core.text import names as names_in
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
     REFERS,
-    Said,
+    TextHit,
     changes,
     differs_in_value,
     first_word,
@@ -30,7 +30,7 @@ from agent_memory.retrieval.statements import (
     words_in,
 )
 
-Newer = Callable[[Said], Sequence[tuple[Said, float]]]
+Newer = Callable[[TextHit], Sequence[tuple[TextHit, float]]]
 """Returns the hits nearest to both the question and a statement, nearest first. Each hit comes with
 the sum of its two cosines. The hits may be older than the statement."""
 
@@ -50,20 +50,20 @@ _EVIDENCE = 0.1  # added to the sum for words of change, and for a value of the 
 # statements similar.
 _SAME_START = 0.2
 
-Since = Sequence[tuple[Said, float]]
+Since = Sequence[tuple[TextHit, float]]
 """Newer statements, nearest first, each with its nearness: the sum of two cosines, adjusted for the
 texts."""
 
 
 def corrected(
     question: str,
-    results: list[Said],
-    sure: Sequence[Said],
-    hits: Sequence[Said],
+    results: list[TextHit],
+    sure: Sequence[TextHit],
+    hits: Sequence[TextHit],
     newer: Newer,
     *,
     in_context: bool,
-) -> list[Said]:
+) -> list[TextHit]:
     """Return `results` with corrections.
 
     Two kinds are added: short corrections that follow one of the first statements, such as "No, the
@@ -90,13 +90,13 @@ class _Corrections:
     """Finds corrections for a question. `about` has the names in the question that hits contain."""
 
     question: str
-    hits: Sequence[Said]
+    hits: Sequence[TextHit]
     relevances: Mapping[str, float]
     newer: Newer
     about: Sequence[str]
     in_context: bool
 
-    def applied(self, results: list[Said], statement: Said) -> list[Said]:
+    def applied(self, results: list[TextHit], statement: TextHit) -> list[TextHit]:
         """Return `results` with the corrections of `statement`, each next to its statement.
 
         A context also gets the nearest newer statements, behind `statement`: a model can see which
@@ -105,7 +105,7 @@ class _Corrections:
         since = self._since(statement)
         for hit in reversed(self._nearer(since, _NEAR_BEHIND, _BEHIND) if self.in_context else []):
             results = move_next_to(results, statement, hit, False, corrects=False)
-        unique: dict[str, tuple[Said, bool]] = {}
+        unique: dict[str, tuple[TextHit, bool]] = {}
         leaning = [(hit, False) for hit in self._leaning(statement)]
         for hit, same_form in [*self._replacing(statement, since), *leaning]:
             unique.setdefault(hit.record.id, (hit, same_form))
@@ -123,7 +123,7 @@ class _Corrections:
                 results = move_next_to(results, statement, hit, False)
         return results
 
-    def with_leaning(self, results: list[Said]) -> list[Said]:
+    def with_leaning(self, results: list[TextHit]) -> list[TextHit]:
         """Return `results` with the short corrections of the first statements."""
         before: set[str] = set()
         for statement in [hit for hit in results if hit.is_statement][:_FIRST_STATEMENTS]:
@@ -135,13 +135,13 @@ class _Corrections:
                     results = move_next_to(results, statement, hit, self.in_context and is_sure)
         return results
 
-    def _replacing(self, statement: Said, since: Since) -> list[tuple[Said, bool]]:
+    def _replacing(self, statement: TextHit, since: Since) -> list[tuple[TextHit, bool]]:
         """Return near newer statements, each with whether it has the form of `statement`.
 
         If some of them have this form, return only these.
         """
 
-        def near(old: Said, since: Since) -> list[tuple[Said, bool]]:
+        def near(old: TextHit, since: Since) -> list[tuple[TextHit, bool]]:
             nearest = self._nearer(since, _NEAR, _CORRECTIONS)
             return [(hit, self._replaces(hit, old)) for hit in nearest]
 
@@ -151,24 +151,24 @@ class _Corrections:
                 corrections += near(hit, self._since(hit))
         return [pair for pair in corrections if pair[1]] or corrections
 
-    def _nearer(self, since: Since, least: float, count: int) -> list[Said]:
+    def _nearer(self, since: Since, least: float, count: int) -> list[TextHit]:
         near = [hit for hit, nearness in since if nearness >= least][:count]
         return [hit._replace(relevance=self.relevances.get(hit.record.id, 0.0)) for hit in near]
 
-    def _replaces(self, hit: Said, statement: Said) -> bool:
+    def _replaces(self, hit: TextHit, statement: TextHit) -> bool:
         """Return whether `hit` is a newer statement of the same speaker in the same form."""
         languages, query_words = question_words(self.question)
         new, old = (words_in(item.text, languages) for item in (hit, statement))
         return has_form(new, old, query_words) and hit.follows(statement)
 
-    def _since(self, statement: Said) -> Since:
+    def _since(self, statement: TextHit) -> Since:
         """Return newer statements, the nearest first."""
-        nearest: list[tuple[Said, float]] = []
+        nearest: list[tuple[TextHit, float]] = []
         old = statement.text
         kinds, start = kinds_of_values(old), first_word(old)
         for hit, near in self.newer(statement):
             text = hit.text
-            if not hit.follows(statement) or is_courtesy(text):
+            if not hit.follows(statement) or is_small_talk(text):
                 continue
             if is_about_another(text, self.about) and not REFERS.search(text):
                 continue
@@ -180,7 +180,7 @@ class _Corrections:
         by_chance = sum(near for _, near in nearest[_FIFTH : _FIFTH + 1])
         return [(hit, near - _BY_CHANCE * by_chance) for hit, near in nearest]
 
-    def _leaning(self, statement: Said) -> list[Said]:
+    def _leaning(self, statement: TextHit) -> list[TextHit]:
         """Return the first short message that corrects the statement before it.
 
         An example is "No, the 6th!". Such a message takes something back, reports a change, or
@@ -197,7 +197,7 @@ class _Corrections:
         return sorted(after, key=lambda hit: hit.record.first)[:1]
 
 
-def newest_of_a_form(results: list[Said], question: str) -> list[Said]:
+def newest_of_a_form(results: list[TextHit], question: str) -> list[TextHit]:
     """Move each statement among the first hits before the older statement that it contradicts."""
     languages, query_words = question_words(question)
     statements = [hit for hit in results[:_FIRST] if hit.is_statement]
@@ -218,7 +218,7 @@ def newest_of_a_form(results: list[Said], question: str) -> list[Said]:
     return results
 
 
-def _alone(hit: Said) -> float:
+def _alone(hit: TextHit) -> float:
     """Return how near a hit itself is to the question, without its neighbours.
 
     With neighbours, messages after an answer would score too high.
@@ -228,8 +228,8 @@ def _alone(hit: Said) -> float:
 
 
 def move_next_to(
-    results: list[Said], statement: Said, hit: Said, before: bool, *, corrects: bool = True
-) -> list[Said]:
+    results: list[TextHit], statement: TextHit, hit: TextHit, before: bool, *, corrects: bool = True
+) -> list[TextHit]:
     """Move `hit` directly before `statement` if `before`, otherwise directly behind it.
 
     If `hit` surely corrects or answers `statement`, it is at least as relevant.

@@ -202,7 +202,7 @@ def period_at(at: date, unit: str) -> Period:
     return Period(at, at) if unit == "day" else _days(at.year, at.month, None)
 
 
-_Found = Callable[[date, re.Match[str]], Period]
+_ToPeriod = Callable[[date, re.Match[str]], Period]
 _DAYS_OF_WEEK = "|".join(WEEKDAYS)
 _OF_YEAR = r"(?: (?:of )?((?:19|20)\d\d)\b)?"
 _PRESENT = re.compile(r"\b(?:am|is|are|do|does|will|shall|can|should|must)\b|'(?:s|re|m|ll)\b")
@@ -212,7 +212,7 @@ _PAST = re.compile(
 )
 
 
-def _compiled(*periods: tuple[str, _Found]) -> list[tuple[re.Pattern[str], _Found]]:
+def _compiled(*periods: tuple[str, _ToPeriod]) -> list[tuple[re.Pattern[str], _ToPeriod]]:
     return [(re.compile(pattern), period) for pattern, period in periods]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from agent_memory.core.transcript import WHOLE, Part
 from agent_memory.retrieval.dates import MONTHS
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
-from agent_memory.retrieval.statements import asking
+from agent_memory.retrieval.statements import question_share
 from agent_memory.retrieval.vectors import Encoding, Tokens
 from agent_memory.retrieval.words import Cached, forms_of
 
@@ -207,7 +207,7 @@ class Turn:
 
     speaker: str  # a name, or a role
     text: str
-    said_at: datetime
+    local_time: datetime
     is_user: bool  # whether the speaker is a user, rather than an assistant
     part: Part = WHOLE  # the place of the passage in its message
     session_id: str = ""
@@ -277,7 +277,7 @@ class Features:
             np.stack(rows).astype(np.float32) if rows else np.empty((0, 0), np.float32),
             Tokens.of([encoding.tokens for encoding in encodings]),
             [
-                _terms([*_day(turn.said_at.date()), *pieces], _speakers(turn))
+                _terms([*_day(turn.local_time.date()), *pieces], _speakers(turn))
                 for turn, pieces in zip(turns, chunks, strict=True)
             ],
             np.array([_place(turn) for turn in turns], PLACE),
@@ -309,8 +309,8 @@ def _alone(count: int) -> np.ndarray:
 
 def _place(turn: Turn) -> tuple[int, ...]:
     words = min(turn.words or len(turn.text.split()), _MOST_WORDS)
-    asks = asking(turn.text) if turn.part.of == 1 else 0
-    day = turn.said_at.toordinal()
+    asks = question_share(turn.text) if turn.part.of == 1 else 0
+    day = turn.local_time.toordinal()
     return term_of(turn.session_id), turn.seq, day, turn.part.number, words, asks
 
 

@@ -285,16 +285,16 @@ class SegmentIndex:
         return type(self)(self.dimension, segments)
 
     def name(self, place: int) -> str:
-        segment, row = self._found_in(place)
+        segment, row = self._position(place)
         return segment.names[row]
 
     def encoding(self, place: int) -> Encoding:
         """Return the encoding of a record. The vector is zeros if the record has none."""
-        segment, row = self._found_in(place)
+        segment, row = self._position(place)
         vector = segment.meaning.only(np.array([row])).floats()[0]
         return Encoding(vector, segment.tokens.of_record(row), NO_STARTS)
 
-    def _found_in(self, place: int) -> tuple[Segment, int]:
+    def _position(self, place: int) -> tuple[Segment, int]:
         at = bisect_right(self._firsts, place) - 1
         return self.segments[at], place - self._firsts[at]
 

@@ -18,7 +18,7 @@ ENGLISH = frozenset(["english"])
 
 _VOTERS = 200  # maximum number of words that vote, so that the votes fit in 8 bits
 _BOX = 8
-_MOST_KNOWN = 4_000
+_MOST_CACHED = 4_000
 _OPENING = {"spanish": ("", "\u00bf")}
 _BEHIND = ("", ",", "?")
 _SCRIPTS = (
@@ -73,7 +73,7 @@ def elected(votes: Iterable[int]) -> frozenset[str]:
     return _chosen(sum(islice(filter(None, votes), _VOTERS)))
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MOST_CACHED)
 def persons(text: str) -> tuple[bool, bool]:
     """Return whether a text says "I" or "you" in any of its languages except English."""
     folded = text.casefold().replace("\u2019", "'")
@@ -102,7 +102,7 @@ def _votes() -> dict[str, int]:
     return votes
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MOST_CACHED)
 def _chosen(votes: int) -> frozenset[str]:
     counts = votes.to_bytes(len(LATIN), "little")
     most = frozenset(name for name, n in zip(LATIN, counts, strict=True) if n == max(counts))

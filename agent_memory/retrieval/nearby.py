@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agent_memory.core.query_text import ends_asking, is_courtesy
+from agent_memory.core.query_text import ends_with_question, is_small_talk
 from agent_memory.core.text import sentences
 from agent_memory.retrieval.answers import informative_hits
 from agent_memory.retrieval.corrections import move_next_to
 from agent_memory.retrieval.score import GAP, SHORT
-from agent_memory.retrieval.statements import Said
+from agent_memory.retrieval.statements import TextHit
 
 _OFFERS = re.compile(r"\b(?:any|some)thing (?:else|more)\b|\bI (?:help|assist)\b", re.IGNORECASE)
 _FIRST = 2  # number of the user's messages to which following messages are added
@@ -23,17 +23,17 @@ _SHARE = 0.6  # minimum share of the score of the message that they follow
 
 
 def completed(
-    question: str, results: list[Said], hits: Sequence[Said], *, in_context: bool
-) -> list[Said]:
+    question: str, results: list[TextHit], hits: Sequence[TextHit], *, in_context: bool
+) -> list[TextHit]:
     """Return `results` with messages of `hits` that belong to them. For `in_context` see `answers`.
 
     A search does not get following messages, because they are usually among its results anyway.
     """
     results = _with_exchanges(results, hits)
-    return _with_following(question, results, hits) if in_context else results
+    return _with_next(question, results, hits) if in_context else results
 
 
-def _with_exchanges(results: list[Said], hits: Sequence[Said]) -> list[Said]:
+def _with_exchanges(results: list[TextHit], hits: Sequence[TextHit]) -> list[TextHit]:
     """Add the user's short answers ("The second one.") with their questions, behind a result.
 
     This result is the question, the answer, the message before the question, or the reply.
@@ -51,7 +51,7 @@ def _with_exchanges(results: list[Said], hits: Sequence[Said]) -> list[Said]:
     return results
 
 
-def _with_following(question: str, results: list[Said], hits: Sequence[Said]) -> list[Said]:
+def _with_next(question: str, results: list[TextHit], hits: Sequence[TextHit]) -> list[TextHit]:
     """Add the replies to the user's first messages, and what the user says soon after them.
 
     In a group, other users reply too. Small talk is not added, and no reply that `informative_hits`
@@ -77,17 +77,17 @@ def _with_following(question: str, results: list[Said], hits: Sequence[Said]) ->
     return results
 
 
-def _belongs(hit: Said, first: Said) -> bool:
+def _belongs(hit: TextHit, first: TextHit) -> bool:
     """Return whether a hit soon after a user's message is a reply, or a statement of the user.
 
     A reply is a message of another speaker.
     """
-    if hit.score < _SHARE * first.score or is_courtesy(hit.text):
+    if hit.score < _SHARE * first.score or is_small_talk(hit.text):
         return False
     return hit.speaker != first.speaker or hit.follows(first)
 
 
-def _behind(results: list[Said], first: Said, hit: Said) -> list[Said]:
+def _behind(results: list[TextHit], first: TextHit, hit: TextHit) -> list[TextHit]:
     """Move a hit directly behind another one, unless it is before it already."""
     ids = [other.record.id for other in results]
     if hit.record.id in ids[: ids.index(first.record.id) + 1]:
@@ -95,16 +95,16 @@ def _behind(results: list[Said], first: Said, hit: Said) -> list[Said]:
     return move_next_to(results, first, hit, False, corrects=False)
 
 
-def _answers(answer: Said, question: Said) -> bool:
+def _answers(answer: TextHit, question: TextHit) -> bool:
     """Return whether a statement is a short answer to the question of the hit before it."""
     if len(answer.text.split()) > SHORT or not _is_near(answer, question):
         return False
     if answer.speaker == question.speaker:
         return False
-    questions = filter(ends_asking, sentences(question.text)[-2:])
+    questions = filter(ends_with_question, sentences(question.text)[-2:])
     return not all(map(_OFFERS.search, questions))
 
 
-def _is_near(hit: Said, other: Said) -> bool:
+def _is_near(hit: TextHit, other: TextHit) -> bool:
     same_session = hit.record.session_id == other.record.session_id
     return same_session and abs(hit.record.first - other.record.first) <= 2 * GAP

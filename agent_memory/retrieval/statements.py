@@ -15,7 +15,7 @@ from itertools import takewhile
 from operator import eq
 from typing import Any, NamedTuple
 
-from agent_memory.core.query_text import asks, ends_asking, requests, words_asking
+from agent_memory.core.query_text import asks, count_question_words, ends_with_question, requests
 from agent_memory.core.records import Hit, Record
 from agent_memory.core.text import names as names_in
 from agent_memory.core.text import sentences, word_lists
@@ -27,7 +27,7 @@ FULL = 12
 """A message with at least this number of words is long enough to state something."""
 
 _NOT_KNOWING_TEXT = " ".join(word_lists()["not knowing"])
-_MOST_KNOWN = 4_000
+_MOST_CACHED = 4_000
 _TAG = re.compile(
     r",\s*(?:can you believe (?:it|that)|you know|right|huh|eh|okay|ok|no|remember"
     r"|(?:is|are|was|were|do|does|did|has|have|wo|would|ca)n[’']t (?:it|that|they|we|i|you|s?he)"
@@ -38,19 +38,19 @@ _TAG = re.compile(
 _SAME = 0.6  # minimum share of a question's words in a clause that repeats the question
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MOST_CACHED)
 def only_asks(text: str) -> bool:
     """Return whether a text is a question, and too short to state anything else."""
-    return words_up_to(FULL, text) < FULL and ends_asking(_TAG.sub(".", text))
+    return words_up_to(FULL, text) < FULL and ends_with_question(_TAG.sub(".", text))
 
 
-@lru_cache(_MOST_KNOWN)
-def asking(text: str) -> int:
+@lru_cache(_MOST_CACHED)
+def question_share(text: str) -> int:
     """Return the percentage of a text's words that are in questions; 0 if not `only_asks(text)`."""
     if not only_asks(text):
         return 0
     parts = sentences(_TAG.sub(".", text))
-    return 100 * sum(map(words_asking, parts)) // sum(len(part.split()) for part in parts)
+    return 100 * sum(map(count_question_words, parts)) // sum(len(part.split()) for part in parts)
 
 
 def tells_nothing(
@@ -69,7 +69,7 @@ def tells_nothing(
     return not text_words.isdisjoint(not_knowing) and text_words - query_words <= not_knowing
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MOST_CACHED)
 def repeats(query_words: frozenset[str], languages: frozenset[str], text: str) -> bool:
     """Return whether a message repeats the question, and its other clauses do not answer it.
 
@@ -87,7 +87,7 @@ def repeats(query_words: frozenset[str], languages: frozenset[str], text: str) -
     return 2 * len(others & query_words) < len(query_words)
 
 
-@lru_cache(_MOST_KNOWN)
+@lru_cache(_MOST_CACHED)
 def words_in(text: str, languages: frozenset[str]) -> frozenset[str]:
     return frozenset(words(text, languages))
 
@@ -140,7 +140,7 @@ _OF_ITS_OWN = re.compile(
 _POINTS_BACK = re.compile(r"\b(?:it|that|this|they|them|those|he|she|one)\b", re.IGNORECASE)
 
 
-class Said(NamedTuple):
+class TextHit(NamedTuple):
     """A hit, with what `answers` compares. The first fields are those of `Hit`."""
 
     record: Record
@@ -157,16 +157,16 @@ class Said(NamedTuple):
     is_statement: bool  # whether a user wrote the message, and the text does not only ask
     place: tuple[datetime, str, int]
 
-    def follows(self, statement: Said) -> bool:
+    def follows(self, statement: TextHit) -> bool:
         """Return whether the message is a later statement of the same speaker."""
         if self.speaker != statement.speaker or self.place <= statement.place:
             return False
         return not self.asks and not requests(self.text)
 
 
-def messages_in(hits: Iterable[Hit]) -> list[Said]:
+def messages_in(hits: Iterable[Hit]) -> list[TextHit]:
     return [
-        Said(
+        TextHit(
             *(record, hit.score, hit.relevance, hit.parts, hit.cosine, hit.words, hit.encoding),
             *_message(record.text, about.get("speaker", ""), about.get("role") == "user"),
             (record.created_at, record.session_id, record.first),
@@ -181,7 +181,7 @@ def messages_in(hits: Iterable[Hit]) -> list[Said]:
 def _message(text: str, speaker: str, is_user: bool) -> tuple[str, str, bool, bool, bool]:
     """Return the fields of `Said` from the speaker on, without the place."""
     text = text.removeprefix(f"{speaker}: ")
-    asks = asking(text) == ALL
+    asks = question_share(text) == ALL
     return speaker, text, is_user, asks, is_user and not asks
 
 

@@ -5,7 +5,7 @@ A `Turn` in this module is one message, or one passage of a long message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -18,7 +18,7 @@ from agent_memory.core.text import sentence_spans
 from agent_memory.core.transcript import PART, Part, marked, passages, speaker
 from agent_memory.retrieval.features import Turn
 from agent_memory.retrieval.score import PARTS, fitted
-from agent_memory.retrieval.statements import Said
+from agent_memory.retrieval.statements import TextHit
 from agent_memory.retrieval.vectors import products
 
 _BY_WORDS = tuple("unread" if name == "meaning" else name for name in PARTS)
@@ -52,7 +52,7 @@ def turns_in(entry: Entry) -> list[Turn]:
         Turn(
             speaker(message),
             text[start:end],
-            entry.said_at,
+            entry.local_time,
             role_of(message) == "user",
             Part(number, len(spans), begin + start),
             entry.session_id,
@@ -67,7 +67,7 @@ def record_of_turn(entry: Entry, turn: Turn, record_id: str, owner: str) -> Reco
     about: dict[str, Any] = {"role": role_of(entry.message) or "", "speaker": turn.speaker}
     if turn.part.of > 1:
         about[PART] = list(turn.part)
-    day = entry.said_at.date().isoformat()
+    day = entry.local_time.date().isoformat()
     if day != entry.created_at.astimezone(UTC).date().isoformat():
         about[DAY] = day
     if entry.message.metadata:
@@ -90,7 +90,7 @@ def sources_of(record: Record) -> tuple[Source, ...]:
 
 
 def recalls(
-    hits: Iterable[Said], block: str, scope: Scope | None = None, pieces: np.ndarray | None = None
+    hits: list[TextHit], block: str, scope: Scope | None = None, pieces: np.ndarray | None = None
 ) -> Iterator[Recall]:
     """Yield hits as recalls, in order. If `scope` is given, skip hits that it excludes.
 
@@ -121,7 +121,7 @@ def recalls(
             )
 
 
-def _nearness(hit: Said, pieces: np.ndarray) -> tuple[float, ...]:
+def _nearness(hit: TextHit, pieces: np.ndarray) -> tuple[float, ...]:
     """Return how near each sentence of a long text is to a question.
 
     This is the mean, over the question's word pieces, of the highest cosine with a piece of the

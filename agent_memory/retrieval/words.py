@@ -70,7 +70,7 @@ _COMMON_PAIRS = frozenset().union(
 )
 ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
 _JOINERS = re.compile("[\u200c\u200d]")
-_MOST_KNOWN = 50_000
+_MOST_CACHED = 50_000
 _MOST_LANGUAGES = 4  # number of sets of languages for which results are cached
 _WORD = 32
 _LONGEST = 200
@@ -114,7 +114,7 @@ class Cached(Generic[T]):
 
     def _of(self, rest: tuple[frozenset[str], ...]) -> _Results[T]:
         results = self._results.get(rest)
-        if results is None or results.size > _MOST_KNOWN:
+        if results is None or results.size > _MOST_CACHED:
             if len(self._results) >= _MOST_LANGUAGES:
                 self._results.clear()
             results = self._results[rest] = _Results(lambda written: self._call(written, *rest))

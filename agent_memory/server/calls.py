@@ -70,7 +70,7 @@ def read_window(at: At, session_id: SessionId) -> dict[str, Any]:
 @operation(
     "PUT", "/sessions/{session_id}/messages", "delete", FORMS["end"].shape, anyones=True, exact=True
 )
-def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
+def replace_log(at: At, session_id: SessionId, digest: Edited, log: Log) -> Any:
     """Replace a session's log with the result of an edit, in one step.
 
     The call is refused (409) if the log has changed since it was read.
@@ -78,7 +78,7 @@ def replace_log(at: At, session_id: SessionId, seen: Edited, log: Log) -> Any:
     wanted = [item if isinstance(item, int) else checked(Message, item, "log") for item in log]
 
     def change(now: list[Entry]) -> list[Entry | Message]:
-        if digest_of(now) != seen:
+        if digest_of(now) != digest:
             raise Conflict("The log has changed since it was read. Read it again and repeat.")
         return edited(now, wanted)
 
@@ -182,11 +182,11 @@ def read_me(at: At) -> dict[str, Any]:
 _SPENDING = shape_of(
     Counted,
     "Spending",
-    "Model usage by purpose, of all processes since the store was created. `kept_tokens`: how many "
-    "of the contexts' `prompt_tokens` were unchanged from the context before. `empty_recalls`: how "
-    "many of the `recalls` found nothing.",
-    "purposes=usage prompt_tokens=prompts.tokens kept_tokens=prompts.kept_tokens "
-    "recalls=recalls.asked empty_recalls=recalls.empty",
+    "Model usage by purpose, of all processes since the store was created. `cacheable_tokens`: how "
+    "many of the contexts' `prompt_tokens` were unchanged from the context before. "
+    "`empty_recalls`: how many of the `recalls` found nothing.",
+    "purposes=usage prompt_tokens=prompts.tokens cacheable_tokens=prompts.cacheable_tokens "
+    "recalls=recalls.queries empty_recalls=recalls.empty",
     today=(Today | None, None),
 )
 
@@ -239,8 +239,8 @@ def _all(at: At) -> Iterator[tuple[str, object]]:
             if head.summary is not None:
                 yield "summary", {"session_id": head.session_id, "text": head.summary.text}
             yield from (("message", message) for message in _messages(at, head.session_id))
-            sent = at.memory.contexts(head.session_id, user_id=at.user_id)
-            yield from (("context", context) for context in sent)
+            prompts = at.memory.contexts(head.session_id, user_id=at.user_id)
+            yield from (("context", context) for context in prompts)
             with suppress(ConfigError):  # no such block is configured
                 if values := at.memory.session(head.session_id, at.user_id).working().all():
                     yield "working", {"session_id": head.session_id, "values": values}

@@ -120,7 +120,7 @@ _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 """Only asymmetric algorithms, where a fetched public key cannot sign tokens."""
 
 _LEEWAY_SECONDS = 30
-_KEPT_SECONDS = 300.0
+_CACHE_SECONDS = 300.0
 _PAUSE_SECONDS = 15.0
 _FETCH_SECONDS = 5.0
 _MOST_BYTES = 1_000_000
@@ -155,7 +155,7 @@ class Tokens:
         self._rights = checked_rights(rights, ("one",))
         self._fetching = threading.Lock()
         self._keys: dict[str | None, PyJWK] = {}
-        self._fetched = -_KEPT_SECONDS
+        self._fetched = -_CACHE_SECONDS
         self._tried = -_PAUSE_SECONDS
 
     def principal_of(self, token: str) -> Principal | None:
@@ -187,7 +187,7 @@ class Tokens:
         seconds.
         """
         now = monotonic()
-        due = now - self._fetched >= _KEPT_SECONDS or kid not in self._keys
+        due = now - self._fetched >= _CACHE_SECONDS or kid not in self._keys
         # while a thread fetches, the others use the known keys, or wait if there are none
         if due and self._fetching.acquire(timeout=0 if self._keys else _FETCH_SECONDS):
             try:
@@ -280,16 +280,16 @@ class Buckets:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._kept: Cache[str, tuple[float, float]] = Cache(_MOST_REMEMBERED)  # requests left, time
+        self._left: Cache[str, tuple[float, float]] = Cache(_MOST_REMEMBERED)  # requests left, time
 
     def wait(self, name: str, now: float) -> int:
         """Count a request and return 0. If it exceeds the limit, return the seconds to wait."""
         limits = self._limits
         if not limits.per_second:
             return 0
-        left, at = self._kept.get(name, (limits.burst, now))
+        left, at = self._left.get(name, (limits.burst, now))
         left = min(limits.burst, left + max(0.0, now - at) * limits.per_second)
         wait = 0 if left >= 1 else max(1, ceil((1 - left) / limits.per_second))
         # the cache evicts the least recently used bucket, which is usually full again
-        self._kept.put(name, (left if wait else left - 1, now))
+        self._left.put(name, (left if wait else left - 1, now))
         return wait

@@ -15,7 +15,7 @@ from agent_memory.client.calls import CALLS
 from agent_memory.core.context import MemoryContext
 from agent_memory.core.formats.exact import as_json
 from agent_memory.core.idempotency import version_of
-from agent_memory.core.prompt_log import SentContext
+from agent_memory.core.prompt_log import LoggedPrompt
 from agent_memory.core.records import Entry, Head, Recall
 from agent_memory.core.turns import answer_in
 from agent_memory.server.operation import At, cut, page_of
@@ -132,8 +132,8 @@ def log(entries: list[Entry], at: At, request: Any) -> _JSON:
     return {"messages": page, "next": more, "total": total}
 
 
-@_shown_by("SentContexts", "part", contexts=_RESULT, next=str | None)
-def contexts(every: list[SentContext], at: At, request: Any) -> _JSON:
+@_shown_by("LoggedPrompts", "part", contexts=_RESULT, next=str | None)
+def contexts(every: list[LoggedPrompt], at: At, request: Any) -> _JSON:
     """A page of the prompt log."""
     page, more = cut(list(dict.fromkeys(context.turn for context in every)), request.limit, str)
     return {"contexts": [context for context in every if context.turn in page], "next": more}
@@ -204,9 +204,9 @@ _FORMS |= {
     "messages": _field("Messages", "Messages, unchanged.", "messages"),
     "begun": _parts(
         "Begun",
-        "A turn without its answer. Send `messages` to the model. Then send `asked`, the answer, "
-        "and `regenerates` (if set) to after-turn.",
-        f"messages asked regenerates {_PACKED} warnings=context.warnings",
+        "A turn without its answer. Send `messages` to the model. Then send `turn_messages`, the "
+        "answer, and `regenerates` (if set) to after-turn.",
+        f"messages turn_messages regenerates {_PACKED} warnings=context.warnings",
     ),
     "found": _field("Found", "The results of a search, best first.", "results"),
     "explained": _parts(

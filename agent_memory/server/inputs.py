@@ -67,9 +67,9 @@ _FIELDS: Mapping[str, Any] = {
         "The question, as a text or as a message of an API. For a turn, it may be a list: the "
         "question, tool calls, and the results of the calls."
     ),
-    "asked": Annotated[
+    "turn_messages": Annotated[
         list[Any],
-        Field(min_length=1, description="The `asked` that before-turn returned."),
+        Field(min_length=1, description="The `turn_messages` that before-turn returned."),
         WithJsonSchema({"type": "array", "items": _MESSAGE, "minItems": 1}),
     ],
     "answer": _message_field(

@@ -86,12 +86,12 @@ class KeyRing:
                 f"The label has {len(label)} characters. Use 1 to {_LONGEST_LABEL} characters."
             )
         age = None if ttl is None else duration_of("ttl", ttl)
-        whose = checked_users(users)
-        allowed = checked_rights(rights, whose)
+        user_ids = checked_users(users)
+        allowed = checked_rights(rights, user_ids)
         now = datetime.now(UTC)
         prefix = f"{MARK}{secrets.token_hex(6)}"
         token = f"{prefix}_{secrets.token_urlsafe(32)}"
-        key = Key(prefix, label, whose, allowed, now, None if age is None else now + age)
+        key = Key(prefix, label, user_ids, allowed, now, None if age is None else now + age)
         self._put(key, _digest(token))
         return token, key
 

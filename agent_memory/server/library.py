@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from agent_memory import operations
-from agent_memory.client.calls import CALLS, HANDLES, MESSAGES, MOST, Call, Whose
+from agent_memory.client.calls import CALLS, HANDLES, MESSAGES, MOST, Call, SessionAccess
 from agent_memory.client.values import checked, message_of
 from agent_memory.client.values import plain as exactly
 from agent_memory.core.context import Explanation, MemoryContext
@@ -142,24 +142,25 @@ def _check_there(call: Call, at: At, request: Any, target: Any) -> None:
     if call.name == "change_note" and target.get(request.note_id) is None:
         raise not_found()
     path = getattr(request, "old_path", None) or getattr(request, "path", None)
-    is_made = call.name in ("create_file", "write_file")
-    if call.subject == "files" and path is not None and not is_made and not target.exists(path):
+    creates = call.name in ("create_file", "write_file")
+    if call.subject == "files" and path is not None and not creates and not target.exists(path):
         raise not_found()
 
 
 def _arguments(call: Call, at: At, request: Any) -> tuple[dict[str, Any], Sequence[Any]]:
-    form, sent, places = FORMS[call.form], request.model_fields_set, ()
+    form, present, places = FORMS[call.form], request.model_fields_set, ()
     arguments: dict[str, Any] = {}
     for name, field in call.fields.items():
-        if field.name in sent:
+        if field.name in present:
             value = getattr(request, field.name)
             if name in MESSAGES:
                 arguments[name] = _messages(value)
             elif name != "after":
                 arguments[name] = checked(field.type, value, field.name)
-    if "session_id" in arguments and call.whose:
+    if "session_id" in arguments and call.access:
         deleting = call.function_name == "delete"
-        arguments["session_id"] = at.session(arguments["session_id"], call.whose, deleting=deleting)
+        session_id = at.session(arguments["session_id"], call.access, deleting=deleting)
+        arguments["session_id"] = session_id
     if "turn" in call.parameters:
         arguments["turn"] = _turn(at, request, arguments)
     if "source" in call.parameters:
@@ -215,8 +216,8 @@ def _target(call: Call, at: At, request: Any) -> Any:
         return share if call.subject == SHARE else share.agent(at.user_id)
     session_id = getattr(request, call.session_field)
     if session_id is not None:
-        whose: Whose = "write" if call.needs == "write" else "read"
-        session = memory.session(at.session(session_id, whose), user_id)
+        access: SessionAccess = "write" if call.needs == "write" else "read"
+        session = memory.session(at.session(session_id, access), user_id)
         if call.subject == "working":
             return session.working()
         owner = session.owner()
@@ -247,7 +248,8 @@ def _search(
 
 def _turn(at: At, request: Any, arguments: dict[str, Any]) -> Turn:
     session_id = arguments.pop("session_id")
-    messages, span = messages_of(arguments.pop("asked"), "user"), arguments.pop("regenerates", None)
+    messages = messages_of(arguments.pop("turn_messages"), "user")
+    span = arguments.pop("regenerates", None)
     span = span and span._replace(session_id=session_id)
     context: Any = None
     return Turn(session_id, at.user_id or None, messages, context, [], span)
@@ -272,12 +274,12 @@ def _without_others(at: At, report: Any) -> list[Recall]:
 
 
 def _without_past(value: Any) -> Any:
-    """Remove `kept_tokens` from the context of a session that does not exist.
+    """Remove `cacheable_tokens` from the context of a session that does not exist.
 
     The field would show whether another user's session has that id.
     """
     if isinstance(value, MemoryContext) and value.head is None:
-        return replace(value, kept_tokens=None)
+        return replace(value, cacheable_tokens=None)
     if isinstance(value, Turn | Explanation):
         return replace(value, context=_without_past(value.context))
     return value

@@ -128,10 +128,10 @@ LOOK_SECONDS = 60.0
 LONG_SECONDS = 900.0
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_KEPT_SECONDS = 10.0
+_CACHE_SECONDS = 10.0
 _SHARE = 20
 """A lookup reads all sessions. A result is cached for 20 times the duration of the lookup, and at
-least for `_KEPT_SECONDS`."""
+least for `_CACHE_SECONDS`."""
 _WAIT_SECONDS = 5.0
 _SOME = 32
 _NO_WORKER = "no worker runs"
@@ -248,8 +248,8 @@ def _counters(counted: Counted | None) -> Iterator[_Row]:
     what = "Tokens of contexts that follow another context of the same session."
     yield "prompt_tokens", what, (), [((), prompts.tokens)]
     what = "Tokens at the beginning of contexts, unchanged from the context before."
-    yield "prompt_kept_tokens", what, (), [((), prompts.kept_tokens)]
-    yield "recalls", "Recalls.", (), [((), recalls.asked)]
+    yield "prompt_cacheable_tokens", what, (), [((), prompts.cacheable_tokens)]
+    yield "recalls", "Recalls.", (), [((), recalls.queries)]
     yield "recalls_empty", "Recalls that found nothing.", (), [((), recalls.empty)]
 
 
@@ -265,10 +265,10 @@ class MemoryFigures:
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
-    def kept_up(self) -> Iterator[None]:
+    def reporting(self) -> Iterator[None]:
         """In the `with` block, add this process's counters to the store, and run the watch."""
         counted = self._memory.memory.components.counted
-        with self._figures.kept_up(counted), repeated("watch", LOOK_SECONDS, self.watch.look):
+        with self._figures.reporting(counted), repeated("watch", LOOK_SECONDS, self.watch.look):
             yield
 
     async def reading(self) -> Reading:
@@ -284,7 +284,7 @@ class MemoryFigures:
         begun = monotonic()
         self._reading = await self._memory.run(self._read)
         cost = monotonic() - begun if self._reading.stats else 0
-        self._until = monotonic() + max(_KEPT_SECONDS, _SHARE * cost)
+        self._until = monotonic() + max(_CACHE_SECONDS, _SHARE * cost)
 
     def _looked(self, done: asyncio.Task[None]) -> None:
         self._looking = None
@@ -332,7 +332,7 @@ class Watch:
         for name in blocks:
             if any(head.lag(name) for head in due):
                 last[name, _NO_WORKER] = worker
-            if self._parts.dead_letters.failing(name) is not None:
+            if self._parts.dead_letters.newest_error(name) is not None:
                 last[name, _FAILS] = absorbed.get(name, 0.0)
         self._waiting = {key: self._waiting.get(key, now) for key in last}
         stalls = [Stalled(*key, now - max(at, last[key])) for key, at in self._waiting.items()]

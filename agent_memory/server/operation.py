@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from agent_memory.client.calls import EXACT, PARAMETER, Method, Right, Whose
+from agent_memory.client.calls import EXACT, PARAMETER, Method, Right, SessionAccess
 from agent_memory.core.limits import MAX_ID
 from agent_memory.core.tools import untitled
 from agent_memory.engine.memory import AgentMemory
@@ -52,7 +52,7 @@ class At:
     def user(self) -> User:
         return self.memory.user(self.user_id)
 
-    def session(self, session_id: str, whose: Whose, *, deleting: bool = False) -> str:
+    def session(self, session_id: str, access: SessionAccess, *, deleting: bool = False) -> str:
         """Check access to a session as `whose` requires. Return the id to pass to the library.
 
         With "read", the result for another user's session is an id that does not exist. The library
@@ -61,9 +61,9 @@ class At:
         if "admin" in self.principal.rights:
             return session_id
         ownership = self.memory.components.guard.ownership(session_id, self.user_id)
-        if whose == "own" and ownership != "own" and not (deleting and ownership == "deleting"):
+        if access == "own" and ownership != "own" and not (deleting and ownership == "deleting"):
             raise not_found()
-        if whose == "write" and ownership == "another's":
+        if access == "write" and ownership == "another's":
             raise not_found()
         return f"none-{uuid4()}" if ownership == "another's" else session_id
 

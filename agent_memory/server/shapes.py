@@ -99,22 +99,22 @@ core.records:Head Session
     | A session. `messages` is the seq of its newest message.
 core.records:Entry Logged seq message tokens created_at
     | A message of the log, unchanged.
-core.records:Recall Recalled block id text score created_at tokens signals=views time=told_time
+core.records:Recall Recalled block id text score created_at tokens signals=views time=display_time
     | A recalled record. `signals` are its ranking signals, if its block reports them. `sources` are
     the places of its messages.
 core.records:LeftOut LeftOut recall why
     | A record that was considered and not recalled.
 core.records:Surplus Surplus recall why of
     | A record proposed for deletion, and why.
-core.prompt_log:SentContext SentContext
+core.prompt_log:LoggedPrompt LoggedPrompt
     turn question at left_out window shortened cost exact missing messages recalls=context.recalls
-    tokens=context.tokens max_tokens=context.max_tokens kept_tokens=context.kept_tokens
+    tokens=context.tokens max_tokens=context.max_tokens cacheable_tokens=context.cacheable_tokens
     warnings=context.warnings
     | The prompt that was sent to a model for the turn that begins with message `turn`. `window` has
-    the seqs of its messages, `shortened` the seqs of shortened messages. The first `kept_tokens`
-    are the same as in the previous prompt. If `exact` is true, `messages` is the prompt byte for
-    byte. If not, parts were changed or deleted afterwards, and `missing` is the number of deleted
-    parts.
+    the seqs of its messages, `shortened` the seqs of shortened messages. The first
+    `cacheable_tokens` are the same as in the previous prompt. If `exact` is true, `messages` is the
+    prompt byte for byte. If not, parts were changed or deleted afterwards, and `missing` is the
+    number of deleted parts.
 core.records:Summary SummaryText text tokens upto by
     | The summary of the messages up to `upto` that left the window, written by `by`.
 core.receipts:Part ReceiptPart place state why

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent_memory.core.idempotency import KeptKey, Once, digest_of, key_of
+from agent_memory.core.idempotency import Idempotency, KeyRecord, digest_of, key_of
 from agent_memory.core.records import Lease, Record
 from agent_memory.errors import Conflict, LeaseLost, SessionDeleting, SessionOfAnotherUser
 from agent_memory.stores.base import Store
@@ -113,20 +113,20 @@ def _append(store: Store, random: Random, session: str) -> None:
     store.append(session, drafts, random.choice(_USERS), within=random.choice([0, 3600]))
 
 
-def _append_once(store: Store, random: Random, session: str) -> None:
+def _append_idempotent(store: Store, random: Random, session: str) -> None:
     drafts = [draft("with a key")]
     keys = [key_of(name, [drafts[0].message]) for name in random.sample(_IDS[:6], 2)]
     end = random.choice([None, random.randrange(4)])
     day = random.randrange(4)
     since = random.choice([None, DAY + timedelta(random.randrange(day + 1))])
-    once = Once(keys[0], keys[1:], end, DAY + timedelta(day), since)
-    store.append_once(session, drafts, once, within=3600)
+    idempotency = Idempotency(keys[0], keys[1:], end, DAY + timedelta(day), since)
+    store.append_idempotent(session, drafts, idempotency, within=3600)
 
 
 def _put_keys(store: Store, random: Random, session: str) -> None:
     end = random.randrange(1, 6)
     name = key_of(random.choice(_IDS), []).name
-    key = KeptKey(name, digest_of([]), end, end, 3 * end, DAY)
+    key = KeyRecord(name, digest_of([]), end, end, 3 * end, DAY)
     store.put_keys(session, [key], lease=_a_lease(random, session))
 
 
@@ -146,9 +146,9 @@ def _change_head(store: Store, random: Random, session: str) -> None:
             expired = random.randrange(head.expired + 1, head.end)
             store.move(replace(head, expired=expired, start=max(head.start, expired)), lease=lease)
         case 2 if head.expired < end <= head.end:
-            kept = store.pick(session, [end])[0]
+            replaced = store.pick(session, [end])[0]
             new = [replace(entry, session_id=session) for entry in entries(end + 1, end + 2, "", 0)]
-            new = [replace(entry, total=kept.total + entry.total) for entry in new]
+            new = [replace(entry, total=replaced.total + entry.total) for entry in new]
             records = {"f": [replace(_a_record(random), session_id=session)]}
             store.rewrite(head, end, random.choice([(), new]), lease=lease, records=records)
         case 3:
@@ -220,7 +220,7 @@ def _delete(store: Store, random: Random, session: str) -> None:
         store.delete(session, lease=_a_lease(random, session))
 
 
-_CALLS = [_append, _append, _append, _append_once, _put_keys, *[_change_head] * 3, _lease, _lease]
+_CALLS = [*[_append] * 3, _append_idempotent, _put_keys, *[_change_head] * 3, _lease, _lease]
 _CALLS += [_put_records, _put_records, _swap_record, _delete_records, _change_vectors, _delete]
 
 

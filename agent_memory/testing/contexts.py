@@ -124,8 +124,8 @@ def _check_chat(messages: Sequence[Any]) -> None:
             _refuse(place, f"the role {role!r} is unknown")
         if calls is not None and (role != "assistant" or not isinstance(calls, list) or not calls):
             _refuse(place, "tool_calls is not a list of calls, or the role is not assistant")
-        is_said_elsewhere = calls or old or _says(message.get("refusal"))
-        if not (content is None or content == "") or not is_said_elsewhere:
+        has_other_content = calls or old or _says(message.get("refusal"))
+        if not (content is None or content == "") or not has_other_content:
             _check_content(place, content)
         place += 1
         if old:

@@ -251,10 +251,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         fake = cast("_Server", self.server).fake
         length = int(self.headers.get("Content-Length", 0))
-        sent = self.rfile.read(length)
-        if len(sent) < length:  # the client is gone
+        data = self.rfile.read(length)
+        if len(data) < length:  # the client is gone
             return
-        body = json.loads(sent)
+        body = json.loads(data)
         chat = self.path.endswith("/chat/completions")
         headers = {name.lower(): value for name, value in self.headers.items()}
         scripted = fake._next({**body, "path": self.path}, headers, chat=chat) or _Scripted()
@@ -278,14 +278,14 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send_json({"error": {"message": f"no such path: {self.path}"}}, 404)
 
-    def _stream(self, fake: FakeLLM, scripted: _Scripted, sent: list[bytes]) -> None:
-        data = b"".join(sent[: scripted.events])
-        length = len(data) if scripted.then == "end" else sum(map(len, sent))
+    def _stream(self, fake: FakeLLM, scripted: _Scripted, events: list[bytes]) -> None:
+        data = b"".join(events[: scripted.events])
+        length = len(data) if scripted.then == "end" else sum(map(len, events))
         self._send(200, data, kind="text/event-stream", length=length)
         if scripted.events is not None and scripted.then == "hold":
             self.wfile.flush()
             fake._over.wait()
-            self.wfile.write(b"".join(sent[scripted.events :]))
+            self.wfile.write(b"".join(events[scripted.events :]))
 
     def _break(self, way: Outage, fake: FakeLLM, body: dict[str, Any], *, chat: bool) -> None:
         answer = (
@@ -357,8 +357,8 @@ def _words(value: Any) -> int:
 
 
 def _usage(prompt: Any, answer: str) -> dict[str, int]:
-    sent, received = _words(prompt), _words(answer)
-    return {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
+    before, after = _words(prompt), _words(answer)
+    return {"prompt_tokens": before, "completion_tokens": after, "total_tokens": before + after}
 
 
 def _message(answer: Answer) -> dict[str, Any]:

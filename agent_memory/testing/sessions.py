@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory.core.idempotency import Once, key_of
+from agent_memory.core.idempotency import Idempotency, key_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft, Entry
 from agent_memory.errors import SessionDeleting, SessionOfAnotherUser
@@ -24,7 +24,7 @@ from agent_memory.testing.contract import (
     texts_of,
     together,
 )
-from agent_memory.testing.once import IdempotencyContract
+from agent_memory.testing.idempotency import IdempotencyContract
 
 _MESSAGES: dict[str, dict[str, Any]] = {
     "unicode": {"role": "user", "content": "Grüße 😀 \u202e עברית"},
@@ -127,9 +127,9 @@ class SessionStoreContract(IdempotencyContract):
         large = 'é"\\n and more: ' * 1_250_000  # 17 million characters, many of them escaped
         store.append("s", [draft("first")])
         assert store.append("s", [draft("second"), draft(large, 5)]).end == 3
-        once = Once(key=key_of("k", []), at=DAY)
+        idempotency = Idempotency(key=key_of("k", []), at=DAY)
         for places in ((0,), ()):
-            assert other.append_once("s", [draft(large[1:])], once).places == places
+            assert other.append_idempotent("s", [draft(large[1:])], idempotency).places == places
         assert store.append("s", [draft("last")]).end == 5
         texts = texts_of(other)
         assert [len(text) for text in texts] == [5, 6, len(large), len(large) - 1, 4]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory.core.idempotency import KeptKey, Once, digest_of, key_of
+from agent_memory.core.idempotency import Idempotency, KeyRecord, digest_of, key_of
 from agent_memory.core.records import Head, Lease, Record
 from agent_memory.errors import LeaseLost
 from agent_memory.retrieval.features import Features
@@ -40,7 +40,7 @@ from agent_memory.testing.vectors import VectorStoreContract
 _VECTOR = np.array([[1.0, 0.0]], dtype=np.float32)
 _TRAITS = Features.of_vectors(_VECTOR)
 _LEASE = Lease("s", "w1")
-_KEY = KeptKey(key_of("k", []).name, digest_of([]), 1, 1, 3, DAY)
+_KEY = KeyRecord(key_of("k", []).name, digest_of([]), 1, 1, 3, DAY)
 
 WRITES: dict[str, Callable[[Store, Head, Lease], Any]] = {
     "move": lambda store, head, lease: store.move(replace(head, start=1), lease=lease),
@@ -166,7 +166,8 @@ class WorkStoreContract(Contract):
         """Wrong: each message wakes a worker for a session that is meant to wait, or none does."""
         store.append("s", [draft("a")], within=3600)
         store.append("s", [draft("b")], within=3600)
-        assert store.append_once("s", [draft("c")], Once(expected_end=2), within=3600).places
+        terms = Idempotency(expected_end=2)
+        assert store.append_idempotent("s", [draft("c")], terms, within=3600).places
         assert other.due() == []
         soon = other.append("s", [draft("d")])
         assert store.due() == [soon]

@@ -20,7 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from agent_memory import AgentMemory, VectorMemory
-from benchmarks.recall.evidence import DEPTHS, Found, figures, interval
+from benchmarks.recall.evidence import DEPTHS, Ranks, figures, interval
 from benchmarks.recall.formats import ADVERSARIAL, Conversation, Question, read
 from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK
 
@@ -58,7 +58,7 @@ def main(
     """Measure and print tables."""
     settings = dict(_setting(one) for one in change)
     some = _conversations(data, only)
-    found: list[Found] = []
+    found: list[Ranks] = []
     quiet: list[bool] = []
     turns, indexing = 0, 0.0
     with Progress(console=Console(stderr=True)) as progress:
@@ -85,7 +85,7 @@ def main(
         "indexed_per_second": turns / indexing,
         "embedding": embedding,
         "idle_without_recall": 100 * fmean(quiet),
-        **_told(settings, found),
+        **_report(settings, found),
     }
     _show(told, found)
     if out is not None:
@@ -134,7 +134,7 @@ def _say(memory: AgentMemory, conversation: Conversation) -> tuple[TurnOf, float
     return turn_of, perf_counter() - begun
 
 
-def _ask(memories: dict[int, AgentMemory], user: str, question: Question, turn_of: TurnOf) -> Found:
+def _ask(memories: dict[int, AgentMemory], user: str, question: Question, turn_of: TurnOf) -> Ranks:
     begun = perf_counter()
     recalls = memories[BUDGETS[0]].search(question.text, user_id=user, limit=max(DEPTHS))
     took = perf_counter() - begun
@@ -142,7 +142,7 @@ def _ask(memories: dict[int, AgentMemory], user: str, question: Question, turn_o
         budget: memory.get("asking", question.text, user_id=user)
         for budget, memory in memories.items()
     }
-    return Found(
+    return Ranks(
         category=question.category,
         evidence=question.evidence,
         ranked=tuple(frozenset(turn_of[at] for at in recall.sources) for recall in recalls),
@@ -155,7 +155,7 @@ def _ask(memories: dict[int, AgentMemory], user: str, question: Question, turn_o
     )
 
 
-def _components(found: Sequence[Found]) -> dict[str, list[Found]]:
+def _components(found: Sequence[Ranks]) -> dict[str, list[Ranks]]:
     """Return all questions except adversarial ones, then the questions of each category."""
     parts = {"all": [one for one in found if one.category != ADVERSARIAL]}
     for name in sorted({one.category for one in found}):
@@ -163,7 +163,7 @@ def _components(found: Sequence[Found]) -> dict[str, list[Found]]:
     return {name: part for name, part in parts.items() if part}
 
 
-def _told(settings: Settings, found: Sequence[Found]) -> dict[str, Any]:
+def _report(settings: Settings, found: Sequence[Ranks]) -> dict[str, Any]:
     times = [one.seconds * 1e3 for one in found]
     return {
         "settings": settings,
@@ -174,7 +174,7 @@ def _told(settings: Settings, found: Sequence[Found]) -> dict[str, Any]:
     }
 
 
-def _show(told: Mapping[str, Any], found: Sequence[Found]) -> None:
+def _show(told: Mapping[str, Any], found: Sequence[Ranks]) -> None:
     console = Console()
     console.print(*_tables(told, _components(found)))
     times = told["search_ms"]
@@ -186,7 +186,7 @@ def _show(told: Mapping[str, Any], found: Sequence[Found]) -> None:
     )
 
 
-def _tables(told: Mapping[str, Any], parts: Mapping[str, Sequence[Found]]) -> tuple[Table, Table]:
+def _tables(told: Mapping[str, Any], parts: Mapping[str, Sequence[Ranks]]) -> tuple[Table, Table]:
     ranks = Table("questions", "number", *(f"R@{k}" for k in DEPTHS), "95 % of R@10", "all@10")
     budgets = Table("questions", "MRR", *(f"within {b:,}" for b in BUDGETS), "as sent", "tokens")
     for name, part in parts.items():

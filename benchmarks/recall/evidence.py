@@ -11,7 +11,7 @@ _SEED = 20_231_108
 
 
 @dataclass(frozen=True)
-class Found:
+class Ranks:
     """The result of a search for one question, best first.
 
     `ranked` has the turns of each record. `within` has the recalled turns, and `tokens` their
@@ -40,7 +40,7 @@ class Found:
         return 1 / next(hits, float("inf"))
 
 
-def figures(found: Sequence[Found], budgets: Collection[int]) -> dict[str, float]:
+def figures(found: Sequence[Ranks], budgets: Collection[int]) -> dict[str, float]:
     """Return means over questions. All values except tokens are in percent.
 
     Among the first k memories: `recall@k` is the share of the evidence, `all@k` the share of

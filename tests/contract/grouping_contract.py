@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory.core.idempotency import Append, Appended, Once, key_of
+from agent_memory.core.idempotency import Append, Appended, Idempotency, key_of
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Draft
 from agent_memory.errors import Conflict, SessionDeleting, SessionOfAnotherUser
@@ -15,13 +15,13 @@ from agent_memory.stores.kernel.contract import Batch, Outcome
 from agent_memory.testing.contract import DAY, Contract, draft, stored, together
 
 
-def said(store: Store, session_id: str) -> list[tuple[int, Any]]:
+def log_of(store: Store, session_id: str) -> list[tuple[int, Any]]:
     return [(entry.seq, entry.message.content) for entry in store.read(session_id)]
 
 
 def keyed(text: str, key: str) -> Append:
     message = Message(role="user", content=text)
-    return Append("s", [draft(text)], "ada", Once(key=key_of(key, [message]), at=DAY))
+    return Append("s", [draft(text)], "ada", Idempotency(key=key_of(key, [message]), at=DAY))
 
 
 class GroupingContract(Contract):
@@ -45,8 +45,8 @@ class GroupingContract(Contract):
         assert heads[3] == stored(store, "new")
         assert stored(store, "empty").user_id == "ada"
         words = ["first", "second", "rules", "third", "fourth"]
-        assert said(store, "known") == list(enumerate(words, 1))
-        assert said(store, "new") == list(enumerate("abc", 1))
+        assert log_of(store, "known") == list(enumerate(words, 1))
+        assert log_of(store, "new") == list(enumerate("abc", 1))
         assert store.append("known", [draft("fifth")], "ada").end == 6
 
     def test_a_refused_append_does_not_undo_others_of_its_group(self, store: Store) -> None:
@@ -57,17 +57,17 @@ class GroupingContract(Contract):
         group = [
             Append("s", [draft("a")], "ada"),
             Append("bens", [draft("not ben"), draft("not ben")], "ada"),
-            Append("s", [draft("late")], "ada", Once(expected_end=7)),
+            Append("s", [draft("late")], "ada", Idempotency(expected_end=7)),
             Append("going", [draft("y")], "ada"),
-            Append("s", [draft("b")], "ada", Once(expected_end=1)),
+            Append("s", [draft("b")], "ada", Idempotency(expected_end=1)),
         ]
         first, *refused, last = store.append_all(group)
         kinds = [SessionOfAnotherUser, Conflict, SessionDeleting]
         assert [type(one) for one in refused] == kinds
         assert isinstance(first, Appended)
         assert isinstance(last, Appended)
-        assert said(store, "s") == [(1, "a"), (2, "b")]
-        assert said(store, "bens") == [(1, "ben's")]
+        assert log_of(store, "s") == [(1, "a"), (2, "b")]
+        assert log_of(store, "bens") == [(1, "ben's")]
 
     @pytest.fixture
     def unwritable(self, store: Store) -> Draft:
@@ -87,8 +87,8 @@ class GroupingContract(Contract):
         assert isinstance(broken, Exception)
         assert isinstance(first, Appended)
         assert isinstance(last, Appended)
-        assert said(other, "s") == [(1, "a"), (2, "b"), (3, "c")]
-        assert said(other, "t") == []
+        assert log_of(other, "s") == [(1, "a"), (2, "b"), (3, "c")]
+        assert log_of(other, "t") == []
         assert store.append("s", [draft("d")], "ada").end == 4
 
     def test_a_retry_in_the_same_group_is_stored_once(self, store: Store, other: Store) -> None:
@@ -104,7 +104,7 @@ class GroupingContract(Contract):
         (later,) = other.append_all([keyed("c", "k2")])
         assert isinstance(later, Appended)
         assert later.places == ()
-        assert said(store, "s") == [(1, "a"), (2, "c")]
+        assert log_of(store, "s") == [(1, "a"), (2, "c")]
 
     def test_an_append_in_a_group_makes_its_session_due(self, store: Store) -> None:
         """Wrong: an append in a group does not make its session due."""
@@ -130,7 +130,7 @@ class GroupingContract(Contract):
         assert isinstance(refused, SessionOfAnotherUser)
         assert [type(one) for one in done] == [Appended, Appended]
         assert stored(store, "nobody's").user_id is None
-        assert said(store, "new") == [(1, "c"), (2, "d")]
+        assert log_of(store, "new") == [(1, "c"), (2, "d")]
 
     def test_concurrent_groups_do_not_deadlock(self, store: Store, other: Store) -> None:
         """Wrong: groups of two processes deadlock."""
@@ -145,7 +145,7 @@ class GroupingContract(Contract):
         order = zip([store, other, store, other], "abcd", [1, -1, -1, 1], strict=True)
         together([partial(write, *one) for one in order])
         for n in range(4):
-            seqs, texts = zip(*said(store, f"s{n}"), strict=True)
+            seqs, texts = zip(*log_of(store, f"s{n}"), strict=True)
             assert list(seqs) == list(range(1, 21))
             assert sorted(texts) == sorted(f"{name}{turn}" for name in "abcd" for turn in range(5))
 

@@ -130,7 +130,7 @@ class ImportContract(Contract):
         arrived = _bring(other, _HEAD, log)
         assert (stored(store), store.read("s")) == (arrived, log)
 
-    def test_a_stall(self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_late_import(self, store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         """Wrong: a stalled import writes into the import that replaced it."""
         monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0)
         log = entries(1, 30)

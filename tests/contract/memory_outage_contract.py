@@ -11,12 +11,12 @@ import pytest
 from agent_memory import AgentMemory, FlushToLTM, VectorMemory
 from agent_memory.errors import StoreUnavailable
 from tests.kit import texts, user
-from tests.servers.sql import told_nothing
+from tests.servers.sql import hides
 
 SECRETS = ("s3cr3t", "tiger", "hunter2")
 
 
-def _said(first: int, last: int) -> list[dict[str, str]]:
+def _notes(first: int, last: int) -> list[dict[str, str]]:
     return [
         user(f"Note number {n}: the lamp of room {n} is to be mended.") for n in range(first, last)
     ]
@@ -45,18 +45,18 @@ class MemoryOutageContract:
         monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 0.2)
         server, url = away
         with _memory(url, mode) as memory:
-            memory.update("s", _said(0, 12), user_id="ann")
-            memory.update("t", _said(0, 2), user_id="bob")
+            memory.update("s", _notes(0, 12), user_id="ann")
+            memory.update("t", _notes(0, 2), user_id="bob")
             with _stopped(server):
                 for call in _calls(memory):
                     with pytest.raises(StoreUnavailable) as caught:
                         call()
-                    assert told_nothing(caught.value, *SECRETS, "room 12")
-            head = memory.update("s", _said(12, 14))
+                    assert hides(caught.value, *SECRETS, "room 12")
+            head = memory.update("s", _notes(12, 14))
             assert head.end == 14
-            memory.update("s", _said(14, 20))
-            assert texts(memory, "s") == [one["content"] for one in _said(0, 20)]
-            assert texts(memory, "t") == [one["content"] for one in _said(0, 2)]
+            memory.update("s", _notes(14, 20))
+            assert texts(memory, "s") == [one["content"] for one in _notes(0, 20)]
+            assert texts(memory, "t") == [one["content"] for one in _notes(0, 2)]
             assert memory.get("new").head is None
             memory.flush()
             assert memory.stats().blocks["vector"].lag == 0
@@ -72,8 +72,8 @@ class MemoryOutageContract:
 
 def _calls(memory: AgentMemory) -> list[Callable[[], Any]]:
     return [
-        lambda: memory.update("s", _said(12, 13)), lambda: memory.update("s", _said(12, 14)),
-        lambda: memory.update("new", _said(12, 13), user_id="ann"),
+        lambda: memory.update("s", _notes(12, 13)), lambda: memory.update("s", _notes(12, 14)),
+        lambda: memory.update("new", _notes(12, 13), user_id="ann"),
         lambda: memory.get("s", "And room 3?"), lambda: memory.history("s"),
         lambda: memory.pop("s"), lambda: memory.delete("t"), lambda: memory.flush("s"),
     ]  # fmt: skip

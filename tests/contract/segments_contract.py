@@ -95,7 +95,7 @@ def segments_in_sql(store: Store, change: str = "") -> bytes:
 class InSQL:
     """How a SQL store's tests look at segments, and change them."""
 
-    def kept(self, store: Store) -> int:
+    def count_segments(self, store: Store) -> int:
         return count_vector_rows_in_sql(store)
 
     def held(self, store: Store) -> bytes:
@@ -151,7 +151,7 @@ def _nearest(store: Store, row: int) -> str:
     return max(hits, key=lambda hit: hit.cosine).record.id
 
 
-def _told(held: bytes) -> set[str]:
+def _readable_kinds(held: bytes) -> set[str]:
     """Return which kinds of the records' features can be read."""
     rounded = Vectors.of(_ROWS, True)
     signs = {
@@ -178,7 +178,7 @@ class EncryptedSegmentsContract(Contract):
         """Wrong: vectors or words can be read from an encrypted database."""
         store.open_vectors("v", _SEALED, "m")
         _put(store, "a0", "a1")
-        assert _told(self.held(store)) - {"a segment"}
+        assert _readable_kinds(self.held(store)) - {"a segment"}
         store.clear_vectors("v")
         sealed, again = _sealed(store), _sealed(other)
         _put(sealed, "a0", "a1", session="t")
@@ -186,7 +186,7 @@ class EncryptedSegmentsContract(Contract):
             _put(sealed, f"a{n}")
             assert _found(again) == [f"a{m}" for m in range(n + 1)]
         again.delete_vectors("v", session_id="t")
-        assert _told(self.held(store)) == set()
+        assert _readable_kinds(self.held(store)) == set()
         for handle in (sealed, again):
             assert _found(handle) == ["a2", "a3", "a4"]
             assert [_nearest(handle, n) for n in (2, 3, 4)] == ["a2", "a3", "a4"]
@@ -265,7 +265,7 @@ class SegmentsContract(ManyHandlesContract, EncryptedSegmentsContract):
         monkeypatch.setattr(feature_bytes, "segment_of", counted)
         return count
 
-    def kept(self, store: Store) -> int:
+    def count_segments(self, store: Store) -> int:
         """Return the number of catalogs and segments in the database, of all owners."""
         raise NotImplementedError
 
@@ -341,20 +341,20 @@ class SegmentsContract(ManyHandlesContract, EncryptedSegmentsContract):
         """Wrong: the database keeps a deleted owner's name or vectors."""
         for handle in (store, other):
             handle.open_vectors("v", _WIDE, "m")
-        before = self.kept(store)
+        before = self.count_segments(store)
         for n in range(20):
             put_wide(store, f"a{n}", f"b{n}", session=f"s{n % 3}")
         put_wide(other, "c", owner="user:b", session="t")
-        assert self.kept(store) > before
+        assert self.count_segments(store) > before
         for n in range(3):
             other.delete_vectors("v", session_id=f"s{n}")
         store.delete_vectors("v", owner="user:b")
-        assert self.kept(store) == before
+        assert self.count_segments(store) == before
         assert found_wide(store) == found_wide(other) == {}
         put_wide(store, "d")
         assert found_wide(other).keys() == {"d"}
         store.clear_vectors("v")
-        assert self.kept(store) == before
+        assert self.count_segments(store) == before
 
     def test_one_put_can_fill_more_than_one_segment(self, store: Store, other: Store) -> None:
         """Wrong: more records than a segment holds are lost, or refused."""

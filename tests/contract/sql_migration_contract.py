@@ -9,7 +9,7 @@ from agent_memory.stores.base import Counts
 from agent_memory.stores.sql.migrations import FIRST, STEPS, migrate, stored_version, table_name
 from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, together
-from tests.servers.sql import opened, told_nothing
+from tests.servers.sql import hides, opened
 
 
 class MigrationContract:
@@ -65,6 +65,6 @@ class MigrationContract:
         for session in ("s", "t"):
             with pytest.raises(StoreError) as caught:
                 store.append(session, [draft("my secret"), draft("my secret")])
-            assert told_nothing(caught.value, "my secret")
+            assert hides(caught.value, "my secret")
         assert store.counts() == Counts(sessions=1, entries=1)
         store.close()

@@ -14,7 +14,7 @@ from agent_memory.stores.sql.store import SQLStore
 from agent_memory.testing.contract import draft, stored, together
 from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.servers.process import free_port
-from tests.servers.sql import Served, ServerFixtures, line_to, scheme_of, told_nothing
+from tests.servers.sql import Served, ServerFixtures, hides, line_to, scheme_of
 
 
 class OutageContract(ServerFixtures, MemoryOutageContract):
@@ -55,7 +55,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
             line.lose_answer = True
             with pytest.raises(StoreUnavailable, match="may have succeeded") as caught:
                 far.append("s", [draft("secret")])
-            assert told_nothing(caught.value, "secret")
+            assert hides(caught.value, "secret")
             assert [e.message.content for e in store.read("s")] == ["a", "b", "secret"]
             assert far.append("s", [draft("c")]).end == 4
             far.close()
@@ -106,7 +106,7 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
             with pytest.raises(StoreUnavailable, match="setting `store`") as caught:
                 SQLStore(url)
             assert says in str(caught.value)
-            assert told_nothing(caught.value, "lion")
+            assert hides(caught.value, "lion")
         assert not {"s3cr3t", "tiger", "lion"} & set(re.split(r"\W", caplog.text))
 
     @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ class OutageContract(ServerFixtures, MemoryOutageContract):
         told = "%-escapes" if ":x" in rest else "setting `store`"
         with pytest.raises((ConfigError, StoreUnavailable), match=told) as caught:
             SQLStore(f"{scheme_of(server.url)}://user:{rest.format(free_port())}")
-        assert told_nothing(caught.value, "user:12")
+        assert hides(caught.value, "user:12")

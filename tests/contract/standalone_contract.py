@@ -32,7 +32,7 @@ _AFTER = [
 _ROUNDS = 10
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
+def chat_of(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
@@ -77,21 +77,21 @@ class ChatHistoryContract:
         given = [Message.of(one).to_dict() for one in _RICH]
         assert [one.to_dict() for one in other.load("s")] == given
         again = other.load("s")
-        other.save("s", [*again, *said("more")])
+        other.save("s", [*again, *chat_of("more")])
         assert history.load("s")[:-1] == again
 
     def test_a_save_replaces_the_old_list(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: a save keeps replaced messages, or loses others."""
         for after in _AFTER:
-            history.save("s", said("a", "b", "c"))
+            history.save("s", chat_of("a", "b", "c"))
             assert texts(other) == ["a", "b", "c"]
-            other.save("s", said(*after))
+            other.save("s", chat_of(*after))
             assert texts(history) == after
 
     def test_a_message_with_another_role_or_name_is_replaced(self, history: ChatHistory) -> None:
         """Wrong: a message with the same text but another role or name is not replaced."""
-        history.save("s", said("a", "b"))
-        later = [{"role": "assistant", "content": "a"}, {**said("b")[0], "name": "kim"}]
+        history.save("s", chat_of("a", "b"))
+        later = [{"role": "assistant", "content": "a"}, {**chat_of("b")[0], "name": "kim"}]
         history.save("s", later)
         assert [(one.role, one.name) for one in history.load("s")] == [
             ("assistant", None), ("user", "kim"),
@@ -99,20 +99,20 @@ class ChatHistoryContract:
 
     def test_histories_of_two_sessions_are_independent(self, history: ChatHistory) -> None:
         """Wrong: one conversation overwrites another."""
-        history.save("s", said("a"))
-        history.save("t", said("b"))
-        history.save("s", said("c"))
+        history.save("s", chat_of("a"))
+        history.save("t", chat_of("b"))
+        history.save("s", chat_of("c"))
         assert (texts(history, "s"), texts(history, "t")) == (["c"], ["b"])
 
     def test_clear_removes_only_its_session(self, history: ChatHistory, other: ChatHistory) -> None:
         """Wrong: clearing twice fails, clears another session, or cleared messages come back."""
-        history.save("s", said("a", "b"))
-        history.save("t", said("c"))
+        history.save("s", chat_of("a", "b"))
+        history.save("t", chat_of("c"))
         for handle in (other, history):
             handle.clear("s")
             assert history.load("s") == other.load("s") == []
         assert texts(other, "t") == ["c"]
-        history.save("s", said("anew"))
+        history.save("s", chat_of("anew"))
         assert texts(other) == ["anew"]
 
     def test_a_history_can_be_empty(self, history: ChatHistory, other: ChatHistory) -> None:
@@ -120,20 +120,20 @@ class ChatHistoryContract:
         assert history.load("s") == []
         history.save("s", [])
         assert other.load("s") == []
-        other.save("s", said("a"))
+        other.save("s", chat_of("a"))
         history.save("s", [])
         assert other.load("s") == []
-        other.save("s", said("b"))
+        other.save("s", chat_of("b"))
         assert texts(history) == ["b"]
 
     def test_a_list_with_an_invalid_message_is_refused(self, history: ChatHistory) -> None:
         """Wrong: a list with an invalid message is saved in part, or raises a bare error."""
-        history.save("s", said("a", "b"))
+        history.save("s", chat_of("a", "b"))
         bad: list[Any] = [{"content": "?"}, 7, {"role": "king"}]
         for one in bad:
             with pytest.raises(InvalidMessage):
-                history.save("s", [*said("a", "c"), one])
-        for one in [*bad, "text", *said("a"), None]:
+                history.save("s", [*chat_of("a", "c"), one])
+        for one in [*bad, "text", *chat_of("a"), None]:
             with pytest.raises(InvalidMessage):
                 history.save("s", one)
         assert texts(history) == ["a", "b"]
@@ -142,7 +142,7 @@ class ChatHistoryContract:
         """Wrong: an id that a database truncates is accepted."""
         bad: list[Any] = ["", " ", "x" * 256, "a\x00b", 7]
         for name in bad:
-            for call in (history.load, history.clear, lambda one: history.save(one, said("a"))):
+            for call in (history.load, history.clear, lambda one: history.save(one, chat_of("a"))):
                 with pytest.raises(InvalidId):
                     call(name)
 
@@ -161,11 +161,11 @@ class ChatHistoryContract:
     ) -> None:
         """Wrong: a reader gets a mixture of two lists, or none."""
         lists = [[f"{name}{n}" for n in range(size)] for name, size in (("a", 40), ("b", 3))]
-        history.save("s", said(*lists[0]))
+        history.save("s", chat_of(*lists[0]))
 
         def save() -> None:
             for turn in range(_ROUNDS):
-                history.save("s", said(*lists[turn % 2]))
+                history.save("s", chat_of(*lists[turn % 2]))
 
         assert [one for one in _read_meanwhile(other, save) if one not in lists] == []
         assert texts(other) == lists[(_ROUNDS - 1) % 2]
@@ -180,7 +180,7 @@ class ChatHistoryContract:
 
         def save(handle: ChatHistory, mine: list[str]) -> None:
             for turn in range(_ROUNDS // 2):
-                handle.save("s", said(*mine[turn % 2 :]))
+                handle.save("s", chat_of(*mine[turn % 2 :]))
 
         together([partial(save, *one) for one in zip(handles, lists.values(), strict=True)])
         found = texts(history)
@@ -193,7 +193,7 @@ class ChatHistoryContract:
 
         def change() -> None:
             for _ in range(_ROUNDS // 2):
-                history.save("s", said(*whole))
+                history.save("s", chat_of(*whole))
                 history.clear("s")
 
         seen = _read_meanwhile(other, change)

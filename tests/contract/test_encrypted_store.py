@@ -46,7 +46,7 @@ from tests.contract.import_contract import ImportContract
 from tests.contract.segments_contract import ManyHandlesContract
 from tests.contract.whole_deletion_contract import WholeDeletionContract
 from tests.kit import Handles
-from tests.servers.sql import told_nothing
+from tests.servers.sql import hides
 
 SECRET, LATER = bytes(range(32)), bytes(range(1, 33))
 CANARY = "plainly-said"
@@ -256,7 +256,7 @@ def test_a_key_in_place_of_its_id_is_not_shown(given: str, monkeypatch: pytest.M
     monkeypatch.setenv("AGENT_MEMORY_KEYS", f"{given}:2026a,{given}:2026b")
     with pytest.raises(ConfigError, match="ntry 1 of AGENT_MEMORY_KEYS") as caught:
         Keys.from_environment()
-    assert told_nothing(caught.value, given)
+    assert hides(caught.value, given)
 
 
 def test_the_inner_store_sees_which_messages_are_system_and_no_more() -> None:

@@ -25,7 +25,7 @@ def opened(folder: Path, **settings: Any) -> AgentMemory:
     return AgentMemory(f"folder:///{folder}", blocks=[NoteMemory()], **settings)
 
 
-def say(memory: AgentMemory, session: str, text: str, user: str = "ana") -> None:
+def add(memory: AgentMemory, session: str, text: str, user: str = "ana") -> None:
     memory.update(session, {"role": "user", "content": text}, user_id=user)
 
 
@@ -43,11 +43,11 @@ def states(receipt: Receipt) -> dict[str, str]:
 def test_a_copy_of_a_session_file_is_not_read_as_the_session(tmp_path: Path, name: str) -> None:
     """Wrong: a copy is read instead of the session's file, or that file is overwritten."""
     with opened(tmp_path) as memory:
-        say(memory, "s", "one")
+        add(memory, "s", "one")
         file = file_of(tmp_path, "s")
         copy = file.with_name(name.format(stem=file.stem))
         copyfile(file, copy)
-        say(memory, "s", "two")
+        add(memory, "s", "two")
         assert texts(memory, "s") == ["one", "two"]
         before = copy.read_bytes()
         damaged = [error.damage and error.damage.path for error in operations.damaged(memory)]
@@ -60,19 +60,19 @@ def test_a_copy_of_a_session_file_is_not_read_as_the_session(tmp_path: Path, nam
         assert copy.read_bytes() == before
         copy.unlink()
         assert states(operations.verify(memory, receipt)).get("damaged data", "done") == "done"
-        say(memory, "s", "three")
+        add(memory, "s", "three")
         assert texts(memory, "s") == ["three"]
 
 
 def test_removing_a_copy_of_a_session_file_loses_no_message(tmp_path: Path) -> None:
     """Wrong: after a copy is removed the session counts as empty, and an update overwrites it."""
     with opened(tmp_path) as memory:
-        say(memory, "s", "one")
+        add(memory, "s", "one")
         copy = tmp_path / "sessions" / "zzz.jsonl"
         copyfile(file_of(tmp_path, "s"), copy)
         assert texts(memory, "s") == ["one"]
         copy.unlink()
-        say(memory, "s", "two")
+        add(memory, "s", "two")
     with opened(tmp_path) as memory:
         assert texts(memory, "s") == ["one", "two"]
 
@@ -81,12 +81,12 @@ def test_removing_a_copy_of_a_session_file_loses_no_message(tmp_path: Path) -> N
 def test_a_renamed_session_file_is_reported_and_not_deleted(tmp_path: Path, name: str) -> None:
     """Wrong: a session with a renamed file silently begins again, or counts as deleted."""
     with opened(tmp_path) as memory:
-        say(memory, "s", "secret of ana")
-        say(memory, "other", "of bob", "bob")
+        add(memory, "s", "secret of ana")
+        add(memory, "other", "of bob", "bob")
         renamed = tmp_path / "sessions" / name
         file_of(tmp_path, "s").rename(renamed)
         calls: list[Callable[[], object]] = [
-            lambda: memory.history("s"), lambda: say(memory, "s", "more"),
+            lambda: memory.history("s"), lambda: add(memory, "s", "more"),
             lambda: memory.get("s", "what?"), lambda: memory.delete("s"),
         ]  # fmt: skip
         for call in calls:
@@ -109,7 +109,7 @@ def test_a_renamed_session_file_is_reported_and_not_deleted(tmp_path: Path, name
 def test_a_receipt_lists_a_damaged_session_file(tmp_path: Path) -> None:
     """Wrong: a receipt says "done" although a damaged file still has the user's messages."""
     with opened(tmp_path) as memory:
-        say(memory, "s", "secret of ana")
+        add(memory, "s", "secret of ana")
         file = file_of(tmp_path, "s")
         file.write_text(file.read_text("utf-8") + "<<<<<<< ours\n", "utf-8")
         receipt = memory.delete_user("ana")
@@ -147,7 +147,7 @@ def test_a_damaged_block_file_does_not_prevent_opening(tmp_path: Path) -> None:
     blocks: list[Any] = [NoteMemory(), VectorMemory()]
     url = f"folder:///{tmp_path}"
     with AgentMemory(url, blocks=blocks) as memory:
-        say(memory, "s", "I keep bees.")
+        add(memory, "s", "I keep bees.")
         memory.update("s", {"role": "user", "content": "And I row."}, user_id="ana", key="k")
         memory.remember("Ana rows.", user_id="ana")
         memory.flush()
@@ -176,13 +176,13 @@ def test_a_head_field_of_a_wrong_type_affects_only_its_session(tmp_path: Path, f
     """Wrong: a head of the wrong type breaks others or the opening, or overwrites a file."""
     for session in ("s", "text", "other"):
         with opened(tmp_path) as memory:
-            say(memory, session, f"in {session}")
+            add(memory, session, f"in {session}")
     for file in edits(file_of(tmp_path, "s"), 0, field):
         edited, said = file.read_bytes(), ["in text"]
         with opened(tmp_path) as memory:
             assert texts(memory, "other") == ["in other"]
             said = texts(memory, "text")
-            say(memory, "text", "more")
+            add(memory, "text", "more")
             assert texts(memory, "text") == [*said, "more"]
             refused = field == "session" or memory_refuses(memory, "s")
             call_all(memory, "s")
@@ -200,7 +200,7 @@ def test_a_folder_with_an_invalid_record_field_opens(tmp_path: Path, kind: str, 
     blocks: list[Any] = [NoteMemory(), VectorMemory()]
     url = f"folder:///{tmp_path}"
     with AgentMemory(url, blocks=blocks) as memory:
-        say(memory, "s", "I keep bees.")
+        add(memory, "s", "I keep bees.")
         memory.remember("Ana rows.", user_id="ana")
         memory.flush()
     block = "notes" if kind == "records" else "vector"
@@ -221,12 +221,12 @@ def test_a_folder_with_an_invalid_record_field_opens(tmp_path: Path, kind: str, 
 def test_a_folder_with_invalid_state_opens(tmp_path: Path, field: str | None, value: Any) -> None:
     """Wrong: a state file of the wrong type keeps the memory from opening."""
     with opened(tmp_path) as memory:
-        say(memory, "s", "one")
+        add(memory, "s", "one")
     state = tmp_path / ".state.json"
     said = json.loads(state.read_text("utf-8"))
     state.write_text(json.dumps(value if field is None else {**said, field: value}), "utf-8")
     with opened(tmp_path) as memory:
-        say(memory, "s", "two")
+        add(memory, "s", "two")
         assert texts(memory, "s") == ["one", "two"]
 
 
@@ -253,7 +253,7 @@ def call_all(memory: AgentMemory, session: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: memory.history(session), lambda: memory.get(session, "bees?"),
         lambda: memory.search("bees", user_id="ana"), lambda: list(memory.sessions()),
-        lambda: say(memory, session, "more"), lambda: operations.damaged(memory),
+        lambda: add(memory, session, "more"), lambda: operations.damaged(memory),
         lambda: memory.stats(),
     ]  # fmt: skip
     for call in calls:
@@ -283,14 +283,14 @@ def test_a_failed_update_is_not_shown_or_stored(
     with opened(tmp_path) as memory:
         before = [] if is_new else ["before"]
         for text in before:
-            say(memory, "s", text)
+            add(memory, "s", text)
         disk_full(monkeypatch, path)
         with pytest.raises(StoreUnavailable, match="disk is full"):
-            say(memory, "s", "once")
+            add(memory, "s", "once")
         assert texts(memory, "s") == before
         assert [head.session_id for head in memory.sessions()] == ["s"] * len(before)
         monkeypatch.undo()
-        say(memory, "s", "once")
+        add(memory, "s", "once")
         assert texts(memory, "s") == [*before, "once"]
     with opened(tmp_path) as memory:
         assert texts(memory, "s") == [*before, "once"]
@@ -317,7 +317,7 @@ def test_files_that_the_store_did_not_create_are_ignored(tmp_path: Path) -> None
     left = tmp_path / "sessions" / f"{file_name('s')}.tmp"
     left.write_text("half a fi", "utf-8")
     with opened(tmp_path) as memory:
-        say(memory, "s", "one")
+        add(memory, "s", "one")
         assert operations.damaged(memory) == []
         assert "damaged data" not in states(memory.delete_user("ana"))
     assert all((tmp_path / name).read_text("utf-8") == "mine" for name in own)

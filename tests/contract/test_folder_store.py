@@ -45,7 +45,7 @@ class TestFolderStore(
 ):
     """`FolderStore` keeps the contract, and another handle sees all of it."""
 
-    def kept(self, store: Store) -> int:
+    def count_segments(self, store: Store) -> int:
         kinds = ("vector:", "catalog:", "segment:")
         names = [name for kind in kinds for name in store._kernel.collections(kind)]
         return sum(len(store._kernel.scan(Scan(name))) for name in names)

@@ -45,7 +45,7 @@ from tests.kit import Handles
 from tests.processes import check_fork
 from tests.servers.mongodb import Link, MongoDBServer, RefusingServer
 from tests.servers.process import free_port
-from tests.servers.sql import told_nothing
+from tests.servers.sql import hides
 
 __all__ = ["brisk", "documents", "namespace", "other", "server", "store", "url"]
 
@@ -55,7 +55,7 @@ class TestMongoDB(
 ):
     """`MongoDBStore` keeps the contract."""
 
-    def kept(self, store: Store) -> int:
+    def count_segments(self, store: Store) -> int:
         docs = table_of(store).all({"ns": namespace_of(store), "live": 1}, {"c": 1})
         return sum(doc["c"] in ("vector:v", "catalog:v", "segment:v") for doc in docs)
 
@@ -211,7 +211,7 @@ def test_a_closed_store_raises_store_unavailable(url: str, namespace: str) -> No
             call()
 
 
-_AT_ONCE = "serverSelectionTimeoutMS=100"
+_BATCH_SIZE = "serverSelectionTimeoutMS=100"
 
 
 @pytest.mark.usefixtures("brisk")
@@ -241,13 +241,13 @@ def test_a_call_to_a_hanging_server_raises_an_error_in_time(
 ) -> None:
     """Wrong: an update waits forever, or the next call reads the previous reply."""
     monkeypatch.setitem(connection._SETTINGS, "socketTimeoutMS", 200)
-    far = MongoDBStore(f"{server.url}?{_AT_ONCE}", namespace)
+    far = MongoDBStore(f"{server.url}?{_BATCH_SIZE}", namespace)
     far.append("s", [draft("a")])
     with _paused(server):
         for call in (lambda: far.head("s"), lambda: far.append("s", [draft("late")])):
             with pytest.raises(StoreUnavailable, match="Check that it runs") as caught:
                 call()
-            assert told_nothing(caught.value, "late")
+            assert hides(caught.value, "late")
     assert stored(store).session_id == "s"
     head = far.append("s", [draft("b")])
     texts = [entry.message.text() for entry in store.read("s")]
@@ -272,7 +272,7 @@ def _paused(server: MongoDBServer) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("rest", "says"),
-    [(f"127.0.0.1:{{nobody}}/x?{_AT_ONCE}", "Check that it runs"),
+    [(f"127.0.0.1:{{nobody}}/x?{_BATCH_SIZE}", "Check that it runs"),
      ("127.0.0.1:port/x", "percent-encode"), ("wor@d@127.0.0.1/x", "percent-encode"),
      ("127.0.0.1/a.b", "cannot use the URL"), ("[::1/x", "cannot use the URL")],
 )  # fmt: skip
@@ -281,20 +281,20 @@ def test_an_unreachable_mongodb_url_raises_an_error_in_time(rest: str, says: str
     with pytest.raises(StoreUnavailable, match=says) as caught:
         MongoDBStore(f"mongodb://bob:s3cret@{rest}".replace("{nobody}", str(free_port())))
     assert "`store`" in str(caught.value)
-    assert told_nothing(caught.value, "s3cret")
+    assert hides(caught.value, "s3cret")
 
 
 @pytest.mark.parametrize("password", ["s3c#ret", "12/s3cret", "12?s3cret", "s3c/ret", "s3c?ret"])
 def test_an_unencoded_password_is_not_shown_in_the_error(password: str) -> None:
     """Wrong: the error takes part of the password for the host, and shows it."""
     with pytest.raises(StoreUnavailable) as caught:
-        MongoDBStore(f"mongodb://bob:{password}@127.0.0.1:{free_port()}/x?{_AT_ONCE}")
+        MongoDBStore(f"mongodb://bob:{password}@127.0.0.1:{free_port()}/x?{_BATCH_SIZE}")
     if "#" in password:  # the driver accepts it as it is
         assert "at 127.0.0.1:" in str(caught.value)
         assert "(database 'x')" in str(caught.value)
     else:
         assert "percent-encode" in str(caught.value)
-    assert told_nothing(caught.value, "s3c", "12/", "bob:12")
+    assert hides(caught.value, "s3c", "12/", "bob:12")
 
 
 @pytest.mark.parametrize(("code", "says"), [(18, "password"), (13, "readWrite"), (59, "refused")])
@@ -304,7 +304,7 @@ def test_a_refused_mongodb_login_is_not_reported_as_an_outage(code: int, says: s
     with pytest.raises(StoreError, match=says) as caught:
         MongoDBStore(f"mongodb://127.0.0.1:{server.port}/x?appname=s3cret")
     assert isinstance(caught.value, StoreUnavailable) == (code != 59)
-    assert told_nothing(caught.value, "s3cret")
+    assert hides(caught.value, "s3cret")
     server.close()
 
 
@@ -312,5 +312,5 @@ def test_database_errors_do_not_contain_messages(store: Store) -> None:
     """Wrong: a database error in a log contains a user's message."""
     with pytest.raises(StoreError) as caught:
         store.put_records("facts", [record("f1", text="my secret " * 2**21)])
-    assert told_nothing(caught.value, "secret")
+    assert hides(caught.value, "secret")
     assert store.records("facts", "user:a") == []

@@ -37,7 +37,7 @@ def features(count: int, dimension: int = 4) -> Features:
     return Features.of_vectors(units(count, dimension))
 
 
-def asked(server: StandIn, what: str) -> list[Request]:
+def requests_to(server: StandIn, what: str) -> list[Request]:
     return [request for request in server.requests if str(request).startswith(what)]
 
 
@@ -46,7 +46,7 @@ def test_collections_have_an_index_by_owner(server: StandIn, stores: list[Qdrant
     stores[0].open_vectors("v", 4, "openai/m")
     (name,) = server.collections
     assert name.startswith(f"{BEGINNING}openai-m-4-")
-    (made,) = asked(server, f"PUT /collections/{name}")[:1]
+    (made,) = requests_to(server, f"PUT /collections/{name}")[:1]
     dense = {"size": 4, "distance": "Dot"}
     assert made.body["vectors"] == {"meaning": dense}
     sparse = {"modifier": "idf"}
@@ -58,7 +58,7 @@ def test_collections_have_an_index_by_owner(server: StandIn, stores: list[Qdrant
         "last": "integer",
     }
     stores[0].delete_vectors("v", session_id="s", after=2)
-    deleted = asked(server, f"POST /collections/{name}/points/delete")[0].body
+    deleted = requests_to(server, f"POST /collections/{name}/points/delete")[0].body
     assert [one["key"] for one in deleted["filter"]["must"]] == ["session_id", "last"]
 
 

@@ -28,7 +28,7 @@ from tests.contract.memory_outage_contract import MemoryOutageContract
 from tests.servers.process import free_port
 from tests.servers.redis import RedisNodes, RedisServer
 from tests.servers.redis_suite import RedisContract, Start, begun, namespace, server, start, store
-from tests.servers.sql import line_to, told_nothing
+from tests.servers.sql import hides, line_to
 
 __all__ = ["namespace", "server", "start", "store"]
 
@@ -168,7 +168,7 @@ def test_a_refused_redis_login_does_not_show_the_password(
     with pytest.raises(StoreUnavailable, match=says) as caught:
         RedisStore(url.format(port=server.port))
     assert "`store`" in str(caught.value)
-    assert told_nothing(caught.value, "hunter")
+    assert hides(caught.value, "hunter")
     assert "hunter" not in caplog.text
     store.close()
 
@@ -219,7 +219,7 @@ def test_an_invalid_redis_url_is_refused_without_the_password(url: str) -> None:
     """Wrong: an invalid URL leads to another database, or its error shows the password."""
     with pytest.raises(UnknownStore, match="`store`") as caught:
         redis_options(url)
-    assert told_nothing(caught.value, "hun", "ter2")
+    assert hides(caught.value, "hun", "ter2")
 
 
 def test_urls_with_tls_a_socket_or_a_user_are_accepted() -> None:

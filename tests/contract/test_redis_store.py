@@ -43,7 +43,7 @@ class TestRedis(RedisContract, SegmentsContract, ClockContract, DamageContract, 
 
     by_server = True
 
-    def kept(self, store: Store) -> int:
+    def count_segments(self, store: Store) -> int:
         kernel = kernel_of(store)
         kinds = ("vector:v", "catalog:v", "segment:v")
         return sum(kernel.counts(kind)[0] for kind in kinds)

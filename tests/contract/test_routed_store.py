@@ -52,7 +52,7 @@ def fill(memory: AgentMemory) -> None:
     memory.flush()
 
 
-def told(memory: AgentMemory, user_id: str = "ana") -> set[tuple[str, str]]:
+def recalled(memory: AgentMemory, user_id: str = "ana") -> set[tuple[str, str]]:
     asked = "What is the vault's word, when does the office open, and what is Ana allergic to?"
     found = memory.search(asked, user_id=user_id, least=0)
     return {(one.block, one.text) for one in found}
@@ -68,14 +68,14 @@ def test_a_block_with_its_own_database_recalls_the_same_records(places: dict[str
     """Wrong: a block with its own database recalls other records."""
     with AgentMemory("memory://", blocks=[*map(_at_home, blocks_at(places))]) as memory:
         fill(memory)
-        expected = told(memory)
+        expected = recalled(memory)
     assert {block for block, _ in expected} == {"static", "notes", "vector"}
     with open_at(places) as memory:
         fill(memory)
-        assert told(memory) == expected
+        assert recalled(memory) == expected
     with open_at(places) as memory:
-        assert told(memory) == expected
-        assert told(memory, "ben") == {("static", "The office opens at eight.")}
+        assert recalled(memory) == expected
+        assert recalled(memory, "ben") == {("static", "The office opens at eight.")}
     with closing(SQLStore(places["main"])) as main:
         assert {block for block, _ in main.all_records()}.isdisjoint({"static", "notes"})
         assert main.vector_blocks() == {}
@@ -87,7 +87,7 @@ def test_a_deletion_reaches_all_databases(places: dict[str, str]) -> None:
     with open_at(places) as memory:
         fill(memory)
         assert all(part.state != "failed" for part in memory.delete_user("ana").parts)
-        assert told(memory) == {("static", "The office opens at eight.")}
+        assert recalled(memory) == {("static", "The office opens at eight.")}
     for name in places:
         assert not bytes_in(places, name, "xylophone"), name
         assert not bytes_in(places, name, "peanuts"), name
@@ -108,11 +108,11 @@ def test_a_snapshot_includes_separate_databases(places: dict[str, str], tmp_path
     with open_at(places) as memory:
         fill(memory)
         memory.session("s", "ana").export(tmp_path / "s.jsonl")
-        expected = told(memory)
+        expected = recalled(memory)
         memory.delete("s")
     with AgentMemory("memory://", blocks=[*map(_at_home, blocks_at(places))]) as memory:
         operations.import_session(memory, tmp_path / "s.jsonl")
-        assert told(memory) == expected
+        assert recalled(memory) == expected
 
 
 def test_an_invalid_vector_database_url_is_refused_immediately() -> None:

@@ -55,7 +55,7 @@ class Down(MemoryStore):
             vars(self.kernel)["scan"] = refuse
 
 
-def _said(folder: Path, name: str) -> bool:
+def _holds_secret(folder: Path, name: str) -> bool:
     return any(SECRET.encode() in file.read_bytes() for file in folder.glob(f"{name}.db*"))
 
 
@@ -67,11 +67,11 @@ def test_system_messages_are_stored_only_in_the_system_store(tmp_path: Path) -> 
     head = stored(store)
     assert head.system.content == SECRET
     assert [e.message.content for e in store.read("s")] == [SECRET, "hello"]
-    assert _said(tmp_path, "system")
-    assert not _said(tmp_path, "main")
+    assert _holds_secret(tmp_path, "system")
+    assert not _holds_secret(tmp_path, "main")
     store.delete("s")
     store.secure_erase()
-    assert not _said(tmp_path, "system")
+    assert not _holds_secret(tmp_path, "system")
     store.close()
 
 
@@ -161,11 +161,11 @@ def test_the_system_store_setting_separates_system_messages(tmp_path: Path) -> N
     with AgentMemory(store=urls["main"], system_store=urls["system"]) as memory:
         memory.update("s", [PROMPT, {"role": "user", "content": "x"}])
         assert memory.get("s").messages[0].content == SECRET
-        assert not _said(tmp_path, "main")
+        assert not _holds_secret(tmp_path, "main")
     with AgentMemory(store=urls["main"], system_store=urls["system"]) as memory:
         assert memory.history("s")[0].message.content == SECRET
         assert [m.content for m in memory.pop("s", 2)] == [SECRET, "x"]
         assert memory.get("s").messages == []
         memory.update("s", PROMPT)
         memory.delete("s")
-    assert not _said(tmp_path, "system")
+    assert not _holds_secret(tmp_path, "system")

@@ -62,7 +62,7 @@ def _traces(folder: Path, *marks: bytes) -> set[str]:
     return set(done.stdout.split())
 
 
-def _said(size: int, word: str = MARK) -> str:
+def _fill(size: int, word: str = MARK) -> str:
     return (word * (size // len(word) + 1))[:size]
 
 
@@ -78,9 +78,9 @@ def test_a_secure_erase_leaves_no_deleted_text(store: SQLStore, tmp_path: Path, 
         for name in ("s-1", f"{MARK}-session", "s-2"):
             word = MARK if MARK in name else "others"
             user = f"{word}-user" if word == MARK else None
-            drafts = [draft(_said(size, word)), draft(_said(size // 2, word), role="system")]
+            drafts = [draft(_fill(size, word)), draft(_fill(size // 2, word), role="system")]
             head = store.append(name, drafts, user)
-            summary = Summary(_said(size, word), 1, 1, "local", redo_after=turn)
+            summary = Summary(_fill(size, word), 1, 1, "local", redo_after=turn)
             store.move(replace(head, summary=summary, cursors={word: turn}))
     store.secure_erase()
     assert _traces(tmp_path)
@@ -92,7 +92,7 @@ def test_a_secure_erase_leaves_no_deleted_text(store: SQLStore, tmp_path: Path, 
 
 
 def _overwrite_head(store: SQLStore) -> None:
-    said = _said(5_000)
+    said = _fill(5_000)
     head = store.append("s", [draft(said, role="system")], f"{MARK}-user")
     summary = Summary(said, 1, 1, "local", redo_after=0, redo_text=said)
     moved = store.move(replace(head, summary=summary, cursors={MARK: 1}))
@@ -102,7 +102,7 @@ def _overwrite_head(store: SQLStore) -> None:
 
 
 def _log(store: SQLStore) -> Head:
-    return store.append("s", [draft(_said(n * 300)) for n in range(1, 30)])
+    return store.append("s", [draft(_fill(n * 300)) for n in range(1, 30)])
 
 
 def _delete_facts(store: SQLStore) -> None:
@@ -111,7 +111,7 @@ def _delete_facts(store: SQLStore) -> None:
 
 
 def _overwrite_facts(store: SQLStore) -> None:
-    store.put_records("facts", [record(f"r{n}", text=_said(n * 100)) for n in range(60)])
+    store.put_records("facts", [record(f"r{n}", text=_fill(n * 100)) for n in range(60)])
     store.put_records("facts", [record(f"r{n}", text="new") for n in range(30)])
     store.put_records("facts", [], replacing=("s", 1, 1))
 
@@ -135,7 +135,7 @@ def _clear_vectors(store: SQLStore) -> None:
 
 def _put_facts(store: SQLStore, word: str) -> None:
     fields: dict[str, Any] = {"owner": f"user:{word}", "session_id": f"{word}-session"}
-    texts = {f"{word}{n}": _said(n * 100, word) for n in range(60)}
+    texts = {f"{word}{n}": _fill(n * 100, word) for n in range(60)}
     store.put_records("facts", [record(name, text=texts[name], **fields) for name in texts])
 
 
@@ -165,7 +165,7 @@ def _marks() -> list[bytes]:
 
 _WAYS: list[Callable[[SQLStore], object]] = [
     lambda store: store.rewrite(_log(store), 0),
-    lambda store: store.rewrite(_log(store), 0, entries(1, 20, _said(900, "others"))),
+    lambda store: store.rewrite(_log(store), 0, entries(1, 20, _fill(900, "others"))),
     _overwrite_head, _delete_facts, _overwrite_facts, _delete_vectors, _overwrite_vectors,
     _clear_vectors,
 ]  # fmt: skip
@@ -195,7 +195,7 @@ def test_moved_rows_leave_no_traces(store: SQLStore, tmp_path: Path, size: int) 
         for name in dice.sample(victims + others, len(victims + others)):
             mine = name in victims
             word, owner = (MARK, f"{name}-user") if mine else ("others", f"u{dice.randrange(9)}")
-            text = _said(dice.randrange(20, size), word)
+            text = _fill(dice.randrange(20, size), word)
             head = store.append(name, [draft(text)])
             store.move(replace(head, summary=Summary(text, 1, 1, "local")))
             fields: dict[str, Any] = {"owner": f"user:{owner}", "session_id": name}
@@ -217,7 +217,7 @@ def test_concurrent_secure_erases_and_writes_succeed(store: SQLStore, tmp_path: 
     """Wrong: a secure erase fails, or makes concurrent calls fail."""
 
     def forget(name: str) -> None:
-        store.append(name, [draft(_said(2_000))])
+        store.append(name, [draft(_fill(2_000))])
         store.delete(name)
         store.secure_erase()
 
@@ -250,7 +250,7 @@ def test_a_long_reader_causes_a_warning_about_traces(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Wrong: a long reader makes a deletion fail or wait, or no warning says that traces remain."""
-    store.append("s", [draft(_said(2_000))])
+    store.append("s", [draft(_fill(2_000))])
     reader = _Reader(tmp_path)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 0.05)
     store.delete("s")
@@ -271,7 +271,7 @@ def test_a_secure_erase_that_waits_for_a_reader_blocks_no_writer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Wrong: a secure erase that waits for a reader blocks all writers."""
-    store.append("s", [draft(_said(2_000))])
+    store.append("s", [draft(_fill(2_000))])
     reader = _Reader(tmp_path)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 100)
     store.delete("s")
@@ -300,7 +300,7 @@ def test_a_deletion_succeeds_if_a_lock_prevents_the_erase(
     monkeypatch.setattr(f"{ENGINE}_file.BUSY_SECONDS", 0.05)
     monkeypatch.setattr(f"{ENGINE}._SCRUB_SECONDS", 0.05)
     store = SQLStore(f"sqlite:///{tmp_path}/memory.db")
-    store.append("s", [draft(_said(2_000))])
+    store.append("s", [draft(_fill(2_000))])
     store.delete("s")
     writer = _Reader(tmp_path, "BEGIN IMMEDIATE")
     store.secure_erase()
@@ -324,10 +324,10 @@ def full_of_traces(tmp_path: Path) -> Path:
     """A closed file of 1,500 pages with copies of deleted data in the gaps of each."""
     path = tmp_path / "memory.db"
     store = SQLStore(f"sqlite:///{path}")
-    some = [record(f"{n * 7919 % 997:03}{_said(90, 'id')}", text=_said(400)) for n in range(400)]
+    some = [record(f"{n * 7919 % 997:03}{_fill(90, 'id')}", text=_fill(400)) for n in range(400)]
     for one in some:
-        store.put_records("facts", [replace(one, text=_said(300, "others"))])
-    many = [record(f"z{n}", owner="user:b", text=_said(3_000, "others")) for n in range(1_300)]
+        store.put_records("facts", [replace(one, text=_fill(300, "others"))])
+    many = [record(f"z{n}", owner="user:b", text=_fill(3_000, "others")) for n in range(1_300)]
     store.put_records("facts", many)
     store.append("s", [draft("x")])
     store.close()
@@ -340,7 +340,7 @@ def full_of_traces(tmp_path: Path) -> Path:
     for number in of_trees(pages.__getitem__, roots, pages):
         found = gap(pages[number])
         assert found
-        room = _said(found.stop - found.start).encode()
+        room = _fill(found.stop - found.start).encode()
         pages[number] = pages[number][: found.start] + room + pages[number][found.stop :]
     path.write_bytes(b"".join(pages.values()))
     assert _traces(tmp_path) == {"memory.db"}

@@ -16,7 +16,7 @@ import pytest
 from sqlmodel import SQLModel
 
 from agent_memory import AgentMemory, Message
-from agent_memory.core.idempotency import Once, key_of
+from agent_memory.core.idempotency import Idempotency, key_of
 from agent_memory.core.records import Draft, Record
 from agent_memory.errors import SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
 from agent_memory.stores import Durability, SQLStore, Store, check_url, open_store
@@ -48,9 +48,9 @@ class TestSQLite(Handles, SQLContract):
         seen: list[None] = []
 
         def connected(*args: Any) -> tuple[sqlite3.Connection, int]:
-            connection, made_as = connect(*args)
+            connection, application_id = connect(*args)
             connection.set_progress_handler(lambda: seen.append(None), 10)
-            return connection, made_as
+            return connection, application_id
 
         connect = sqlite.connect
         monkeypatch.setattr(sqlite, "connect", connected)
@@ -142,9 +142,9 @@ def test_leases_are_not_synced_but_appends_are(path: Path, monkeypatch: pytest.M
     statements, connect = list[str](), sqlite.connect
 
     def connected(*args: Any) -> tuple[sqlite3.Connection, int]:
-        connection, made_as = connect(*args)
+        connection, application_id = connect(*args)
         connection.set_trace_callback(statements.append)
-        return connection, made_as
+        return connection, application_id
 
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
@@ -388,13 +388,13 @@ def _drafts() -> list[Draft]:
     return [Draft(message, 5, "test") for message in _SAID]
 
 
-def _once() -> Once:
-    return Once(key=key_of("k", _SAID), at=_AT)
+def _keyed() -> Idempotency:
+    return Idempotency(key=key_of("k", _SAID), at=_AT)
 
 
 def _write(path: Path) -> None:
     with closing(SQLStore(f"sqlite:///{path}")) as store:
-        store.append_once("monday", _drafts(), _once(), "ana")
+        store.append_idempotent("monday", _drafts(), _keyed(), "ana")
         store.put_records("facts", [_FACT])
         store.open_vectors("v", 0, "m")
         store.put_vectors("v", [_VECTOR], worded(["fox"]))
@@ -415,7 +415,7 @@ def test_a_database_of_this_release_can_be_opened(tmp_path: Path) -> None:
         assert [one for some, _ in store.all_vectors("v") for one in some] == [_VECTOR]
         (hit,) = store.search_vectors("v", "user:ana", for_words("fox"), 9)
         assert hit.record == _VECTOR
-        assert store.append_once("monday", _drafts(), _once(), "ana").places == ()
+        assert store.append_idempotent("monday", _drafts(), _keyed(), "ana").places == ()
         assert store.append("monday", _drafts()[1:2]).end == 4
 
 

@@ -33,7 +33,7 @@ def store(path: Path) -> Iterator[SQLStore]:
         yield store
 
 
-def _said(path: Path) -> list[object]:
+def _contents(path: Path) -> list[object]:
     with closing(SQLStore(f"sqlite:///{path}")) as store:
         return [entry.message.content for entry in store.read("s")]
 
@@ -116,7 +116,7 @@ def test_a_restored_backup_ignores_the_old_write_ahead_log(path: Path, notices: 
         with pytest.raises(StoreUnavailable, match=r"are in 'memory\.db-wal\.old'"):
             store.append("s", [draft("b")])
     store.close()
-    assert _said(path) == ["of the backup"]
+    assert _contents(path) == ["of the backup"]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -171,7 +171,7 @@ def test_an_overwritten_file_raises_an_error(path: Path, how: str, opened: bool)
     store.close()
     assert path.read_bytes() == now
     if how in ("another", "earlier"):
-        assert len(_said(path)) == (300 if how == "another" else 1)
+        assert len(_contents(path)) == (300 if how == "another" else 1)
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -204,7 +204,7 @@ def test_a_file_moved_back_has_all_messages(path: Path, act: Callable[[Path], No
     store.close()
     if act is _move:
         path.with_name("moved.db").rename(path)
-    assert _said(path) == ["a"]
+    assert _contents(path) == ["a"]
 
 
 @POSIX
@@ -229,7 +229,7 @@ def test_a_log_without_its_file_is_not_discarded(path: Path, empty: bool) -> Non
             SQLStore(url)
     assert path.exists() == empty
     path.with_name("moved.db").replace(path)
-    assert _said(path) == ["a"]
+    assert _contents(path) == ["a"]
 
 
 @POSIX
@@ -240,11 +240,11 @@ def test_a_new_database_is_created_after_the_old_log_was_moved(path: Path) -> No
     path.unlink()
     store.close()
     Path(f"{path}-wal").rename(path.with_name("lost-wal"))
-    assert _said(path) == []
+    assert _contents(path) == []
 
 
 @POSIX
-def test_erases_check_files(path: Path, caplog: pytest.LogCaptureFixture, store: SQLStore) -> None:
+def test_erases_see_new_file(path: Path, caplog: pytest.LogCaptureFixture, store: SQLStore) -> None:
     """Wrong: after a file was replaced, an erase works on the old file, or fails on the new."""
     store.append("s", [draft("a")])
     store.secure_erase()

@@ -7,7 +7,7 @@ import pytest
 from agent_memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, ConfigError, StoreUnavailable
 from tests.servers.process import free_port
-from tests.servers.sql import told_nothing
+from tests.servers.sql import hides
 
 _USER = "bob:s3cr3t@127.0.0.1"
 _DOWN = [
@@ -27,7 +27,7 @@ def test_unreachable_servers_raise_clear_errors(url: str, caplog: pytest.LogCapt
         AgentMemory(store=url.format(port=port))
     for told in ("127.0.0.1", str(port), "`store`"):
         assert told in str(caught.value)
-    assert told_nothing(caught.value)
+    assert hides(caught.value)
     assert "s3cr3t" not in caplog.text
 
 
@@ -46,5 +46,5 @@ def test_invalid_url_errors_hide_the_password(url: str, caplog: pytest.LogCaptur
     with pytest.raises(AgentMemoryError) as caught:
         AgentMemory(store=url)
     assert isinstance(caught.value, ConfigError | StoreUnavailable)
-    assert told_nothing(caught.value)
+    assert hides(caught.value)
     assert "s3cr3t" not in caplog.text

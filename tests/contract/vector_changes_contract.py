@@ -140,7 +140,7 @@ class VectorChangesContract(ViewsContract):
         ],
     )
     @given(st.lists(st.tuples(_CHANGES, _QUESTIONS), min_size=3, max_size=14))
-    def test_vectors_whatever_changes(
+    def test_searches_are_exact_after_any_writes(
         self, store: Store, other: Store, steps: list[tuple[_Put | _Delete, _Question]]
     ) -> None:
         """Wrong: after some order of writes an index finds deleted records, or misses others."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from agent_memory.core.idempotency import Once, key_of
+from agent_memory.core.idempotency import Idempotency, key_of
 from agent_memory.core.records import Scope
 from agent_memory.stores.base import Store
 from agent_memory.testing.contract import (
@@ -27,8 +27,8 @@ def fill(store: Store) -> None:
     store.open_vectors("v", 4, "m")
     for at, (session_id, owner) in enumerate(OWNERS.items()):
         one = draft(f"said in {session_id}")
-        once = Once(key_of(f"k-{session_id}", [one.message]))
-        store.append_once(session_id, [one], once, owner[5:])
+        once = Idempotency(key_of(f"k-{session_id}", [one.message]))
+        store.append_idempotent(session_id, [one], once, owner[5:])
         of = {"owner": owner, "session_id": session_id}
         store.put_records("f", [record(f"f-{session_id}", **of)])
         store.put_records("f", [record(f"o-{session_id}", owner, "", first=0, last=0)])
@@ -37,7 +37,7 @@ def fill(store: Store) -> None:
         store.put_vectors("v", [record(session_id, **of)], features)
 
 
-def found(store: Store, owner: str) -> list[str]:
+def vector_ids(store: Store, owner: str) -> list[str]:
     """Return the ids of an owner's vectors, by a search."""
     query = for_words("s t u", np.ones(4, np.float32) / 2)
     return sorted(hit.record.id for hit in store.search_vectors("v", owner, query, 9))
@@ -50,7 +50,7 @@ def traces(store: Store) -> dict[str, Any]:
         "entries": [entry.message.text() for one in OWNERS for entry in store.read(one)],
         "keys": [one for one in OWNERS if store.keys(one)],
         "records": sorted(one.id for _, one in store.all_records()),
-        "vectors": found(store, "user:a") + found(store, "user:b"),
+        "vectors": vector_ids(store, "user:a") + vector_ids(store, "user:b"),
     }
 
 
@@ -87,7 +87,7 @@ class WholeDeletionContract(Contract):
             "vectors": ["u"],
         }
         store.put_vectors("v", [record("s", "user:a")], worded(["s"], units(1, 4)))
-        assert found(other, "user:a") == ["s"]
+        assert vector_ids(other, "user:a") == ["s"]
 
     def test_a_user_without_sessions_can_be_deleted(self, store: Store) -> None:
         """Wrong: a deletion leaves the records of a user without sessions."""

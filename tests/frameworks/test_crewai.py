@@ -28,7 +28,7 @@ def record(name: str, vector: list[float] | None = None, **fields: Any) -> Memor
     return MemoryRecord(id=name, content=f"about {name}", embedding=vector, **fields)
 
 
-def found(storage: AgentMemoryStorage, *args: Any, **kwargs: Any) -> list[str]:
+def ids_of(storage: AgentMemoryStorage, *args: Any, **kwargs: Any) -> list[str]:
     return [one.id for one, _ in storage.search(*args, **kwargs)]
 
 
@@ -56,7 +56,7 @@ def test_records_are_returned_unchanged(memory: AgentMemory) -> None:
     assert storage.list_records(offset=-1) == []
     assert storage.get_record("z") is None
     storage.update(first.model_copy(update={"scope": "/crew/y", "embedding": None}))
-    assert found(storage, NORTHEAST, scope_prefix="/crew/x") == []
+    assert ids_of(storage, NORTHEAST, scope_prefix="/crew/x") == []
     assert storage.search(NORTHEAST, scope_prefix="/crew/y")[0][1] == pytest.approx(1)
     assert storage.count() == 2
     storage.touch_records(["a", "z"])
@@ -65,7 +65,7 @@ def test_records_are_returned_unchanged(memory: AgentMemory) -> None:
     assert AgentMemoryStorage(memory, user_id="ben").count() == 0
     memory.delete_user("ana")
     assert storage.count() == 0
-    assert found(storage, NORTHEAST) == []
+    assert ids_of(storage, NORTHEAST) == []
 
 
 def test_searches_filter_records_by_scope_and_conditions(memory: AgentMemory) -> None:
@@ -80,10 +80,10 @@ def test_searches_filter_records_by_scope_and_conditions(memory: AgentMemory) ->
             record("top", NORTH, scope="/", categories=["l"]),
         ]
     )
-    assert found(storage, EAST, scope_prefix="/crew", limit=2) == ["one", "two"]
-    assert found(storage, EAST, scope_prefix="crew/", min_score=0.5) == ["one"]
-    assert found(storage, EAST, categories=["l"]) == ["one", "top"]
-    assert found(storage, EAST, metadata_filter={"env": "prod"}) == ["two"]
+    assert ids_of(storage, EAST, scope_prefix="/crew", limit=2) == ["one", "two"]
+    assert ids_of(storage, EAST, scope_prefix="crew/", min_score=0.5) == ["one"]
+    assert ids_of(storage, EAST, categories=["l"]) == ["one", "top"]
+    assert ids_of(storage, EAST, metadata_filter={"env": "prod"}) == ["two"]
     assert storage.list_scopes("/crew") == ["/crew/a", "/crew/c"]
     assert storage.list_categories("/crew") == {"k": 1, "l": 1}
     info = storage.get_scope_info("/crew/")
@@ -92,7 +92,7 @@ def test_searches_filter_records_by_scope_and_conditions(memory: AgentMemory) ->
     assert storage.delete(scope_prefix="/crew", older_than=datetime(2026, 1, 2)) == 1
     assert storage.delete(record_ids=["two"], categories=["k"]) == 0
     storage.reset("/crewmates")
-    assert found(storage, EAST) == ["top", "two"]
+    assert ids_of(storage, EAST) == ["top", "two"]
 
 
 def test_embeddings_of_another_length_are_rejected(memory: AgentMemory) -> None:
@@ -110,11 +110,11 @@ def test_embeddings_of_another_length_are_rejected(memory: AgentMemory) -> None:
     assert storage.count() == 1
     storage.save([record("zeros", [0.0, 0.0])])
     assert storage.search([0.0, 0.0]) == []
-    assert found(storage, EAST) == ["a"]
+    assert ids_of(storage, EAST) == ["a"]
     assert storage.count() == 2
     storage.reset()
     storage.save([record("b", [1.0])])
-    assert found(storage, [1.0]) == ["b"]
+    assert ids_of(storage, [1.0]) == ["b"]
 
 
 def test_crewai_uses_the_storage(memory: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:

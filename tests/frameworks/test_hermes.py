@@ -22,7 +22,7 @@ def managed(memory: AgentMemory, session: str, **told: Any) -> MemoryManager:
     return manager
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
+def chat_of(*texts: str) -> list[dict[str, Any]]:
     roles = ("user", "assistant")
     return [{"role": roles[at % 2], "content": one} for at, one in enumerate(texts)]
 
@@ -36,11 +36,11 @@ def synced(manager: MemoryManager, session: str, messages: list[dict[str, Any]])
 def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
     """Wrong: a turn is lost or doubled, a second "yes" dropped, or another user sees a session."""
     manager = managed(memory, "s1")
-    talk = said("My boat is called Esperanza.", "Shall I note it?", "Yes.", "Done.")
+    talk = chat_of("My boat is called Esperanza.", "Shall I note it?", "Yes.", "Done.")
     synced(manager, "s1", talk[:2])
     synced(manager, "s1", talk)
-    synced(manager, "s1", [*talk, *said("Yes.", "Done.")])
-    manager.on_session_end([*talk, *said("Yes.", "Done.")])
+    synced(manager, "s1", [*talk, *chat_of("Yes.", "Done.")])
+    manager.on_session_end([*talk, *chat_of("Yes.", "Done.")])
     assert texts(memory, "hermes/s1") == [one["content"] for one in talk] + ["Yes.", "Done."]
     manager.on_session_switch("s2", parent_session_id="s1", reset=True)
     assert "Esperanza" in manager.prefetch_all("What is my boat called?", session_id="s2")
@@ -48,7 +48,7 @@ def test_turns_are_stored_once_and_recalled(memory: AgentMemory) -> None:
     assert "Esperanza" in found["result"]
     other = managed(memory, "s3", platform="telegram", user_id="7")
     assert other.prefetch_all("What is my boat called?", session_id="s3") == ""
-    synced(other, "s3", said("Hello.", "Hello!"))
+    synced(other, "s3", chat_of("Hello.", "Hello!"))
     assert [one.session_id for one in memory.sessions(user_id="telegram:7")] == ["telegram:7/s3"]
 
 
@@ -71,26 +71,26 @@ def test_only_stored_messages_are_compressed(memory: AgentMemory, tmp_path: Path
     assert len(texts(memory, "hermes/s1")) == 4
     assert memory.head("hermes/s2") is None
     resumed = managed(memory, "s2")
-    synced(resumed, "s2", [*shorter, *said("Which?", "Three files.", "Yes.", "Good.")])
+    synced(resumed, "s2", [*shorter, *chat_of("Which?", "Three files.", "Yes.", "Good.")])
     assert texts(memory, "hermes/s1")[-2:] == ["Yes.", "Good."]
     assert provider.pre_compress_checkpoint_api_version == 2
     memory.close()
     with pytest.raises(Exception, match=r"closed|Open"):
-        provider.on_pre_compress(said("More.", "Yes?"))
+        provider.on_pre_compress(chat_of("More.", "Yes?"))
 
 
 def test_undone_turns_are_not_restored_and_jobs_have_no_user(memory: AgentMemory) -> None:
     """Wrong: after /undo the transcript is stored again, or a scheduled job as the user's."""
     manager = managed(memory, "s1")
-    talk = said("One?", "Yes.", "Two?", "No.")
+    talk = chat_of("One?", "Yes.", "Two?", "No.")
     synced(manager, "s1", talk)
     manager.on_session_switch("s1", rewound=True)
-    synced(manager, "s1", [*talk[:2], *said("Three?", "Perhaps.")])
+    synced(manager, "s1", [*talk[:2], *chat_of("Three?", "Perhaps.")])
     assert texts(memory, "hermes/s1") == ["One?", "Yes.", "Two?", "No.", "Three?", "Perhaps."]
     job = managed(memory, "j1", agent_context="cron")
-    synced(job, "j1", said("Run the report.", "Done."))
+    synced(job, "j1", chat_of("Run the report.", "Done."))
     assert memory.head("cron/j1") is None
-    job.on_pre_compress(said("Run the report.", "Done."))
+    job.on_pre_compress(chat_of("Run the report.", "Done."))
     head = memory.head("cron/j1")
     assert (head.end, head.user_id) == (2, None)
 

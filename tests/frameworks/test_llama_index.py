@@ -17,7 +17,7 @@ from agent_memory.integrations.llama_index import (
 )
 
 
-def said(*texts: str) -> list[ChatMessage]:
+def user_messages(*texts: str) -> list[ChatMessage]:
     return [ChatMessage(text, role="user") for text in texts]
 
 
@@ -26,19 +26,19 @@ def test_a_chat_store_stores_a_list_for_each_key(memory: AgentMemory) -> None:
     store = AgentMemoryChatStore(memory, prefix="li/")
     image = ChatMessage(blocks=[TextBlock(text="look"), ImageBlock(image=b"\x89PNG")])
     odd = ChatMessage("odd", additional_kwargs={"n": float("inf"), "b": b"\x00"})
-    messages = [*said("one", "two"), image, odd]
+    messages = [*user_messages("one", "two"), image, odd]
     store.set_messages("a", messages)
-    store.add_message("b", said("other")[0])
+    store.add_message("b", user_messages("other")[0])
     assert store.get_messages("a") == messages
     assert store.get_keys() == ["a", "b"]
-    store.add_message("b", said("first")[0], idx=0)
-    assert store.delete_message("b", 0) == said("first")[0]
+    store.add_message("b", user_messages("first")[0], idx=0)
+    assert store.delete_message("b", 0) == user_messages("first")[0]
     assert store.delete_message("a", 1) == messages[1]
     assert store.delete_message("a", 7) is None
     assert store.delete_message("a", -1) is None
     assert store.delete_last_message("a") == odd
     assert store.get_messages("a") == [messages[0], image]
-    assert asyncio.run(store.aget_messages("b")) == said("other")
+    assert asyncio.run(store.aget_messages("b")) == user_messages("other")
     assert store.delete_messages("a") == [messages[0], image]
     assert store.delete_messages("a") is None
     assert store.delete_last_message("none") is None
@@ -48,15 +48,15 @@ def test_a_chat_store_stores_a_list_for_each_key(memory: AgentMemory) -> None:
 def test_a_memory_returns_the_context(memory: AgentMemory) -> None:
     """Wrong: another chat is not recalled, the question is sent twice, or a copy has no memory."""
     monday = AgentMemoryMemory.from_defaults(memory=memory, session_id="monday", user_id="ana")
-    monday.put_messages(said("My cat is called Mia."))
+    monday.put_messages(user_messages("My cat is called Mia."))
     tuesday = AgentMemoryMemory.from_defaults(memory=memory, session_id="tuesday", user_id="ana")
-    tuesday.set(said("Hello.", "Well?"))
+    tuesday.set(user_messages("Hello.", "Well?"))
     asyncio.run(tuesday.aput(ChatMessage("Yes?", role="assistant")))
     found = tuesday.get("What is my cat called?")
     assert "Mia" in str([one.content for one in found])
     assert found[-2].content == "Yes?"
     assert [one.content for one in tuesday.get_all()] == ["Hello.", "Well?", "Yes?"]
-    question = said("What is my cat called?")
+    question = user_messages("What is my cat called?")
     monday.put_messages(question)  # like an agent's workflow before its first call
     assert monday.get("What is my cat called?")[-1:] == question
     copy = AgentMemoryMemory.from_dict(tuesday.to_dict())
@@ -77,9 +77,9 @@ def test_a_block_recalls_in_llama_indexs_own_memory(memory: AgentMemory) -> None
             token_flush_size=10, memory_blocks=[block],
         )  # fmt: skip
         if user == "ana":
-            await own.aput_messages(said("My cat is called Mia, and she is ten years old."))
+            await own.aput_messages(user_messages("My cat is called Mia, and she is ten."))
             await own.aput_messages([ChatMessage("How lovely she is! " * 12, role="assistant")])
-        await own.aput_messages(said("What is my cat called?"))
+        await own.aput_messages(user_messages("What is my cat called?"))
         return str([one.content for one in await own.aget()])
 
     assert "Mia" in asyncio.run(talk("ana"))

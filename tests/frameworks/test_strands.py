@@ -19,7 +19,7 @@ def memory(tmp_path: Path) -> Iterator[AgentMemory]:
         yield opened
 
 
-def said(number: int, *content: Any, role: Any = "user") -> SessionMessage:
+def message(number: int, *content: Any, role: Any = "user") -> SessionMessage:
     return SessionMessage.from_message({"role": role, "content": list(content)}, number)
 
 
@@ -37,9 +37,9 @@ def test_messages_are_returned_unchanged(memory: AgentMemory) -> None:
     result = {"toolUseId": "t", "status": "success", "content": [{"json": {"sun": True}}]}
     image = {"image": {"format": "png", "source": {"bytes": b"\x00\xff"}}}
     messages = [
-        said(0, {"text": "How is Rome?"}, image),
-        said(1, {"text": "Let me look."}, use, role="assistant"),
-        said(2, {"toolResult": result}),
+        message(0, {"text": "How is Rome?"}, image),
+        message(1, {"text": "Let me look."}, use, role="assistant"),
+        message(2, {"toolResult": result}),
     ]
     for one in [*messages, messages[-1]]:
         kept.create_message("s", "a", one)
@@ -48,8 +48,8 @@ def test_messages_are_returned_unchanged(memory: AgentMemory) -> None:
     assert kept.read_message("s", "a", 1) == messages[1]
     assert kept.read_message("s", "a", 7) is None
     with pytest.raises(SessionException):
-        kept.create_message("s", "a", said(0, {"text": "Another."}))
-    redacted = said(0, {"text": "How is Rome?"})
+        kept.create_message("s", "a", message(0, {"text": "Another."}))
+    redacted = message(0, {"text": "How is Rome?"})
     redacted.redact_message = {"role": "user", "content": [{"text": "[removed]"}]}
     kept.update_message("s", "a", redacted)
     assert "Rome?" not in str(memory.search("How is Rome?", user_id="ana"))
@@ -62,10 +62,10 @@ def test_messages_are_returned_unchanged(memory: AgentMemory) -> None:
 def test_a_session_is_deleted_completely(memory: AgentMemory) -> None:
     """Wrong: messages outlive their session, or another agent's are deleted."""
     kept = begun(memory)
-    kept.create_message("s", "a", said(0, {"text": "hi"}))
+    kept.create_message("s", "a", message(0, {"text": "hi"}))
     other = begun(memory, "ben")
     with pytest.raises(SessionException):
-        other.create_message("s", "a", said(0, {"text": "mine"}))  # the log belongs to Ana
+        other.create_message("s", "a", message(0, {"text": "mine"}))  # the log belongs to Ana
     kept.delete_session("s")
     assert kept.read_session("s") is None
     assert memory.history("s/a") == []

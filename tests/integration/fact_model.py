@@ -120,7 +120,7 @@ def at(day: str) -> datetime:
     return datetime.fromisoformat(day).replace(tzinfo=UTC)
 
 
-def said(text: Any, day: str = "2024-01-05", role: str = "user", **more: Any) -> dict[str, Any]:
+def dated(text: Any, day: str = "2024-01-05", role: str = "user", **more: Any) -> dict[str, Any]:
     return {"role": role, "content": text, "created_at": at(day), **more}
 
 

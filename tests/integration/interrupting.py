@@ -42,7 +42,7 @@ def answer_to(text: str) -> str:
     return f"Noted: {text}"
 
 
-class Said:
+class StoredTexts:
     """The texts stored in a session, and how many of them were taken back."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Story:
         self._url, self._options = url, {"max_tokens": 600, **options}
         self._random = random.Random(seed)
         self._memory = AgentMemory(store=url, **self._options)
-        self._said = {f"s{number}": Said() for number in range(_SESSIONS)}
+        self._said = {f"s{number}": StoredTexts() for number in range(_SESSIONS)}
         self._usual = dict.fromkeys(_WEIGHTS, 0.002)
         self._words = 0
         self._calling = False

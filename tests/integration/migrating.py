@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 
 from agent_memory import AgentMemory, FileMemory, FlushToLTM, NoteMemory, WorkingMemory, operations
-from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.idempotency import KeyRecord
 from agent_memory.core.records import Entry, Head, Scope, Summary
 from agent_memory.engine.transfer.migrate import MigrationStep, migrate_stores
 from agent_memory.errors import ModelOutputInvalid
@@ -79,8 +79,8 @@ def fill(store: Store) -> None:
         for user, session_id in (("ada", "a1"), ("ada", "a2"), ("ben", "b1"), (None, "alone")):
             mine = memory.session(session_id, user)
             mine.update({"role": "system", "content": f"Be kind to {user}."})
-            mine.update([_said("I live in Oslo"), _said(f"I row, says {user}", "assistant")])
-            mine.update([_said("this is poison"), _said(f"I {_HABITS[session_id]}")], key="k")
+            mine.update([_message("I live in Oslo"), _message(f"I row, says {user}", "assistant")])
+            mine.update([_message("this is poison"), _message(f"I {_HABITS[session_id]}")], key="k")
             mine.working().set("plan", [user, {"n": 1.5}])
             mine.owner().notes().add(f"A note on {user}.")
             mine.owner().files().create(f"/memories/{session_id}.txt", f"{user}\n")
@@ -94,7 +94,7 @@ def fill(store: Store) -> None:
         store.put_records("extractive", [record(f"odd {name}", f"user:u{name}", name)])
     store.append("forms", [draft(one.pop("content"), 7, **one) for one in _forms()], "ada")
     store.append("long", [draft(f"{n} of many") for n in range(1, 131)])
-    keys = [KeptKey(f"{n:040x}", f"{n:064x}", n, n, 3 * n, DAY) for n in range(1, 41)]
+    keys = [KeyRecord(f"{n:040x}", f"{n:064x}", n, n, 3 * n, DAY) for n in range(1, 41)]
     store.put_keys("long", keys)
     _move(
         store, "long", expired=7, start=60, start_total=180, pinned=(12, 15), pinned_tokens=6,
@@ -145,7 +145,7 @@ def everything(store: Store) -> dict[str, Any]:
     }
 
 
-def seen(store: Store | str) -> list[Any]:
+def readable(store: Store | str) -> list[Any]:
     """Return what users and models see of a store, without times."""
     with opened(store) as memory:
         told: list[Any] = [memory.stats().sessions, memory.stats().entries]
@@ -176,7 +176,7 @@ def file_bytes(folder: Path, name: str) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(folder.glob(f"{name}*")))
 
 
-def _said(text: str, role: str = "user") -> dict[str, Any]:
+def _message(text: str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "content": text, "created_at": DAY}
 
 

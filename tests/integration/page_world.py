@@ -14,7 +14,7 @@ from agent_memory.server.keys import KeyRing
 from agent_memory.server.monitoring import Metrics
 from agent_memory.testing import FakeLLM
 from tests.histories import call, result
-from tests.integration.fact_model import Model, said
+from tests.integration.fact_model import Model, dated
 from tests.integration.serving import ANYTHING, Service, every_block, listening
 from tests.kit import assistant, model_at
 
@@ -43,7 +43,7 @@ def paging(
         with AgentMemory(store="memory://", blocks=blocks, **settings) as memory:
             ring = KeyRing(memory.components.store)
             app = Application(AsyncAgentMemory(memory), Credentials(ring), Metrics(), ANYTHING)
-            with app.figures.kept_up(), listening(app) as url:
+            with app.figures.reporting(), listening(app) as url:
                 yield Service(memory, app, ring), f"{url}/"
 
 
@@ -77,20 +77,20 @@ def fill(service: Service) -> None:
     """Store a year of two users: tools, superseded facts, prompt logs, a dead letter."""
     memory, ana = service.memory, service.memory.user("ana")
     spring = [
-        said("I live in Porto with my brother, and I work at Acme.", "2025-11-03T09:12"),
-        said("Nice! Carpentry, you said?", "2025-11-03T09:12", "assistant"),
-        said("Yes. By the way, I am allergic to peanuts.", "2025-11-03T09:15"),
-        said("Noted: no peanuts.", "2025-11-03T09:15", "assistant"),
-        said("And there is a dog named Rex.", "2025-11-04T18:40"),
-        said("Good dog.", "2025-11-04T18:40", "assistant"),
+        dated("I live in Porto with my brother, and I work at Acme.", "2025-11-03T09:12"),
+        dated("Nice! Carpentry, you said?", "2025-11-03T09:12", "assistant"),
+        dated("Yes. By the way, I am allergic to peanuts.", "2025-11-03T09:15"),
+        dated("Noted: no peanuts.", "2025-11-03T09:15", "assistant"),
+        dated("And there is a dog named Rex.", "2025-11-04T18:40"),
+        dated("Good dog.", "2025-11-04T18:40", "assistant"),
     ]
     memory.update("intro-2025", spring, user_id="ana")
     memory.flush("intro-2025")
     news = [
-        said("I started at Globex: set building, finally.", "2026-03-12T08:30"),
-        said("Congratulations.", "2026-03-12T08:31", "assistant"),
-        said("No, I never had a dog. My sister Rita has one.", "2026-03-12T08:40"),
-        said("My mistake.", "2026-03-12T08:40", "assistant"),
+        dated("I started at Globex: set building, finally.", "2026-03-12T08:30"),
+        dated("Congratulations.", "2026-03-12T08:31", "assistant"),
+        dated("No, I never had a dog. My sister Rita has one.", "2026-03-12T08:40"),
+        dated("My mistake.", "2026-03-12T08:40", "assistant"),
     ]
     memory.update("work-news", news, user_id="ana")
     memory.describe("work-news", {"title": "New job at Globex", "tags": ["work"]}, user_id="ana")
@@ -131,8 +131,8 @@ def _move(memory: AgentMemory) -> None:
         _turn(memory, "moving-house", "ana", question, f"{told}{number * 115} kg of 1,200 kg. " * 3)
     _turn(memory, "where-1", "ana", "Which city do I live in?", "In Porto, as you told me.")
     memory.flush("moving-house")
-    moved = said("I moved to Lisbon last week, near the river.", "2026-10-20T19:05")
-    answer = said("Enjoy it!", "2026-10-20T19:05", "assistant")
+    moved = dated("I moved to Lisbon last week, near the river.", "2026-10-20T19:05")
+    answer = dated("Enjoy it!", "2026-10-20T19:05", "assistant")
     memory.update("lisbon", [moved, answer], user_id="ana")
     memory.flush("lisbon")
     _turn(memory, "where-2", "ana", "Which city do I live in?", "In Lisbon, since October.")

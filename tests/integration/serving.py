@@ -248,7 +248,7 @@ def sample(service: Service, name: str, user: str) -> dict[str, Any]:
 
 _SAID = {"role": "user", "content": "turn: hello"}
 _GIVEN: dict[str, Any] = {
-    **{"message": _SAID, "messages": [_SAID], "asked": [_SAID], "answer": "Hello."},
+    **{"message": _SAID, "messages": [_SAID], "turn_messages": [_SAID], "answer": "Hello."},
     **dict.fromkeys(("query", "question"), "Where does the canary live?"),
     **{"text": "Likes tea.", "metadata": {"title": "x"}, "old_str": "canary", "new_str": "bird"},
     **{"insert_line": 0, "insert_text": "new"},
@@ -256,7 +256,7 @@ _GIVEN: dict[str, Any] = {
     "skill": {"name": "walk", "description": "Walks.", "steps": [], "tags": [], "body": ""},
     **{"description": "Does it.", "position": [1, 2], "low": [0, 0], "high": [5, 5]},
     **{"observations": [], "namespace": ["a"], "key": "k", "value": 1, "puts": []},
-    **{"block": "vector", "seen": "of nothing", "log": [], "max_tokens": 100, "seq": 1},
+    **{"block": "vector", "digest": "of nothing", "log": [], "max_tokens": 100, "seq": 1},
     "id": "none",
     "found": [{"block": "log", "id": "s-ana#1", "text": "", "sources": [["s-ana", 1]]}],
 }

@@ -29,7 +29,7 @@ def words(tokens: int, word: str = "word") -> str:
     return f"{word} " * tokens
 
 
-def seen(context: MemoryContext) -> list[tuple[str, str]]:
+def chat_shown(context: MemoryContext) -> list[tuple[str, str]]:
     chat = context.to_messages()
     assert COUNTER.context(chat) <= context.tokens <= context.max_tokens
     assert unpaired(chat) == []
@@ -63,13 +63,13 @@ def test_a_long_message_is_only_shown_shortened(
         memory.update("s", [user("hello"), assistant("hi")])
         memory.update("s", user(pasted))
         context = memory.get("s")
-        assert seen(context)[-1] == ("user", "first")
+        assert chat_shown(context)[-1] == ("user", "first")
         shown = context.to_messages()[-1]["content"]
         assert shown.endswith("last")
         assert COUNTER.text(shown) > max_tokens // 2
         assert any("newest turn" in warning for warning in context.warnings)
         memory.update("s", assistant("What a text."))
-        assert seen(memory.get("s"))[-2:] == [("user", "first"), ("assistant", "What")]
+        assert chat_shown(memory.get("s"))[-2:] == [("user", "first"), ("assistant", "What")]
         assert memory.history("s")[2].message.content == pasted
 
 
@@ -100,7 +100,7 @@ def test_results_larger_than_the_budget_are_shown(count: int) -> None:
         told = [result(one, f"{one} " + words(8_000)) for one in ids]
         memory.update("s", [user("What does it say?"), call(ids), *told])
         context = memory.get("s")
-        shown = seen(context)
+        shown = chat_shown(context)
         assert shown[0] == ("user", "What")
         assert [role for role, _ in shown] == ["user", "assistant", *["tool"] * count]
         assert shown[-1][1] == ids[-1]
@@ -116,7 +116,7 @@ def test_a_context_states_the_number_of_omitted_calls() -> None:
         memory.update("s", [user("What?"), call(ids), *told])
         context = memory.get("s")
         chat = context.to_messages()
-        assert seen(context)[0] == ("user", "What?")
+        assert chat_shown(context)[0] == ("user", "What?")
         assert chat[-1]["tool_call_id"] == "call_39"
         count = len(chat) - 2
         assert 3 < count < 40
@@ -202,7 +202,7 @@ def test_the_summary_covers_messages_removed_from_a_long_turn() -> None:
             memory.update("s", [call([f"c{n}"]), result(f"c{n}", f"Room {n} has code QX-{n}000.")])
         context = memory.get("s")
         assert context.head.summary.upto == context.head.start > 1
-        assert seen(context)[1] == ("user", "Which")
+        assert chat_shown(context)[1] == ("user", "Which")
         starts = [memory.history("s")[n].seq for n in context.head.pinned]
         assert starts == [2]
 

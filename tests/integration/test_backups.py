@@ -43,7 +43,7 @@ def _run(*arguments: str, answer: str | None = None) -> Result:
     return invoke([*arguments, "--store", STORE], input=answer)
 
 
-def _said(store: str = STORE, namespace: str = "default") -> list[str]:
+def _texts(store: str = STORE, namespace: str = "default") -> list[str]:
     with _opened(store, namespace) as memory:
         return [entry.message.text() for entry in memory.history("s-1")]
 
@@ -65,14 +65,14 @@ def test_a_restore_reproduces_the_original_data(memory: AgentMemory) -> None:
     memory.close()
     done = _run("restore", "b.db", "--yes")
     assert done.exit_code == 0, done.output
-    assert _said() == ["of default", "just now"]
-    assert _said(namespace="other") == ["of other"]
+    assert _texts() == ["of default", "just now"]
+    assert _texts(namespace="other") == ["of other"]
     with _opened() as again:
         assert [note.text for note in again.user("ada").notes().all()] == ["Prefers short answers."]
     assert sorted(os.listdir()) == ["a.db", "b.db"]
     done = invoke(["restore", "b.db", "--store", "sqlite:///new.db"])  # asks only to replace
     assert done.exit_code == 0, done.output
-    assert _said("sqlite:///new.db") == ["of default", "just now"]
+    assert _texts("sqlite:///new.db") == ["of default", "just now"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="open files can't be replaced there")
@@ -89,7 +89,7 @@ def test_a_process_with_the_replaced_store_open_gets_an_error(memory: AgentMemor
     with _opened() as again:
         assert _say(again, "anew") == 2
     memory.close()
-    assert _said() == ["of default", "anew"]
+    assert _texts() == ["of default", "anew"]
 
 
 def test_a_restore_requires_confirmation() -> None:
@@ -100,9 +100,9 @@ def test_a_restore_requires_confirmation() -> None:
     done = _run("restore", "b.db", answer="n\n")
     assert done.exit_code == 1
     assert "Replace sqlite:///a.db by b.db?" in done.output
-    assert _said() == ["of default", "after it"]
+    assert _texts() == ["of default", "after it"]
     assert _run("restore", "b.db", answer="y\n").exit_code == 0
-    assert _said() == ["of default"]
+    assert _texts() == ["of default"]
 
 
 def test_a_backup_during_writes_is_consistent(memory: AgentMemory) -> None:
@@ -119,7 +119,7 @@ def test_a_backup_during_writes_is_consistent(memory: AgentMemory) -> None:
         for _ in range(5):
             before = ends[-1]
             back_up(STORE, Path("b.db"))
-            said = _said("sqlite:///b.db")
+            said = _texts("sqlite:///b.db")
             assert before <= len(said) <= ends[-1] + 1
             assert said == ["of default", *map(str, range(1, len(said)))]
     finally:
@@ -156,7 +156,7 @@ def test_a_failed_command_prints_one_error_line() -> None:
         assert done.exit_code == 1, done.output
         assert "error: " in done.stderr
         assert told in done.stderr
-        assert _said() == ["of default"]
+        assert _texts() == ["of default"]
         assert sorted(os.listdir()) == before
 
 
@@ -177,7 +177,7 @@ def test_a_backup_of_a_newer_release_is_refused() -> None:
         connection.execute("UPDATE agent_memory_meta SET value = 999")
     with pytest.raises(SchemaTooNew, match="999"):
         put_back(Path("b.db"), STORE)
-    assert _said() == ["of default"]
+    assert _texts() == ["of default"]
 
 
 def test_a_damaged_store_is_not_backed_up() -> None:
@@ -200,7 +200,7 @@ def test_a_damaged_store_is_replaced(how: str) -> None:
     else:
         Path("a.db").write_bytes(b"no database " * 1000 * (how == "whole"))
     assert _run("restore", "b.db", "--yes").exit_code == 0
-    assert _said() == ["of default"]
+    assert _texts() == ["of default"]
     assert sorted(os.listdir()) == ["a.db", "b.db"]
 
 
@@ -218,7 +218,7 @@ def test_a_store_that_is_being_read_is_not_replaced(monkeypatch: pytest.MonkeyPa
                 done = _run("restore", "b.db", "--yes")
             assert done.exit_code == 1
             assert "is in use" in done.stderr
-    assert _said() == ["of default", "of another"]
+    assert _texts() == ["of default", "of another"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such modes there")

@@ -50,7 +50,7 @@ def _run(*arguments: str, fatal: int = 0) -> bool:
     return done.returncode == 0
 
 
-def _said(path: Path) -> list[object]:
+def _contents(path: Path) -> list[object]:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with closing(SQLStore(f"sqlite:///{path}")) as store:
@@ -84,20 +84,20 @@ def test_a_killed_restore_loses_neither_store_nor_backup(tmp_path: Path) -> None
         store.append("s", [draft("after it")])
         restore = ["restore", str(backup), "--yes", "--store", f"sqlite:///{path}"]
         ended = _run(*restore, fatal=fatal)
-        before = _said(path)
+        before = _contents(path)
         assert len(before) in (1, 2)
         assert len(before) == 1 or not ended
         if _is_acknowledged(store):
-            assert _said(path) == [*before, "by the service"]
+            assert _contents(path) == [*before, "by the service"]
         else:
-            assert _said(path)[:2] == before
+            assert _contents(path)[:2] == before
         store.close()
-        assert len(_said(backup)) == 1
+        assert len(_contents(backup)) == 1
         if ended:
             assert fatal > 5
             return
         assert _run(*restore)
-        assert _said(path) == _said(backup)
+        assert _contents(path) == _contents(backup)
     raise AssertionError("it never came to its end")
 
 
@@ -109,10 +109,10 @@ def test_a_killed_backup_does_not_damage_the_previous_one(tmp_path: Path) -> Non
         for fatal in range(1, 100):
             store.append("s", [draft("one more")])
             ended = _run(*command, fatal=fatal)
-            there = len(_said(backup)) if backup.exists() else 0
+            there = len(_contents(backup)) if backup.exists() else 0
             assert there in ([fatal + 1] if ended else [0, fatal, fatal + 1])
             assert ended or _run(*command)
-            assert len(_said(backup)) == fatal + 1
+            assert len(_contents(backup)) == fatal + 1
             if ended:
                 break
     assert fatal > 3

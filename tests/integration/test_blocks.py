@@ -12,7 +12,7 @@ from agent_memory.errors import ConfigError, InvalidId, InvalidMessage, InvalidS
 from agent_memory.ltm_blocks import ExtractiveMemory, StaticMemory, VectorMemory, WorkingMemory
 from agent_memory.stores import MemoryStore, Store, open_store
 from agent_memory.testing import FakeLLM
-from tests.integration.fact_model import Model, absorbed, remembering, said
+from tests.integration.fact_model import Model, absorbed, dated, remembering
 from tests.kit import Silent, user
 
 
@@ -21,7 +21,7 @@ def test_facts_carry_category_source_and_quote() -> None:
     model, quote = Model(), "from Marketing & Sales"
     model.tell(quote, "Sarah works in Marketing.", category="work")
     with remembering(model) as memory:
-        absorbed(memory, "s", said("I'm Sarah, from Marketing & Sales."), user_id="sarah")
+        absorbed(memory, "s", dated("I'm Sarah, from Marketing & Sales."), user_id="sarah")
         (fact,) = memory.search("Marketing", user_id="sarah")
         assert fact.sources == (("s", 1),)
         assert fact.metadata == {

@@ -29,12 +29,12 @@ WAYS = ["asyncio", "trio", "task.cancel"]
 Call = Callable[[AsyncAgentMemory], Awaitable[Any]]
 
 
-def say(first: int, count: int) -> list[dict[str, str]]:
+def messages(first: int, count: int) -> list[dict[str, str]]:
     return [{"role": "user", "content": f"Message {n}"} for n in range(first, first + count)]
 
 
 CALLS: dict[str, Call] = {
-    "update": lambda memory: memory.update("s", say(7, 3)),
+    "update": lambda memory: memory.update("s", messages(7, 3)),
     "get": lambda memory: memory.get("s", "hello"),
     "flush": lambda memory: memory.flush(),
     "delete": lambda memory: memory.delete("s"),
@@ -72,7 +72,7 @@ def rigged(name: str) -> tuple[AsyncAgentMemory, MemoryStore, Steps]:
     absorb: Absorb = "every_update" if name == "update" else "overflow"
     overflow = FlushToLTM(blocks=[Echo(name="facts")], absorb=absorb)
     memory = AgentMemory(store=watched(store, steps), overflow=overflow)
-    memory.update("s", say(1, 6), user_id="ada")
+    memory.update("s", messages(1, 6), user_id="ada")
     if name != "flush":
         memory.flush()
     return AsyncAgentMemory(memory), store, steps
@@ -146,7 +146,7 @@ def test_a_call_cancelled_at_any_step_takes_full_effect_or_none(name: str, way: 
             await cancel_when_reached(way, steps, partial(CALLS[name], memory))
             await until(lambda memory=memory: not memory._calls)  # type: ignore[misc]
             assert whole(store, LEFT[name])
-            head = await memory.update("s", say(1, 2), user_id="ada")
+            head = await memory.update("s", messages(1, 2), user_id="ada")
             assert head.end == LEFT[name] + 2
             await memory.flush()
             assert whole(store, LEFT[name] + 2)
@@ -168,13 +168,13 @@ def test_a_call_cancelled_before_it_starts_has_no_effect(way: str) -> None:
             limiter = memory._limiters[THREADS]
             await until(lambda: (own := limiter.get(None)) and own.available_tokens == 0)
             if way == "task.cancel":
-                task = asyncio.ensure_future(memory.update("s", say(7, 3)))
+                task = asyncio.ensure_future(memory.update("s", messages(7, 3)))
                 await asyncio.sleep(0.01)
                 task.cancel()
                 await asyncio.wait([task])
             else:
                 with anyio.move_on_after(0.01) as scope:
-                    await memory.update("s", say(7, 3))
+                    await memory.update("s", messages(7, 3))
                 assert scope.cancelled_caught
             busy.set()
         assert whole(store, 6)
@@ -211,7 +211,7 @@ def test_a_cancellation_within_async_with_closes_the_memory(way: str, tmp_path: 
         memory = AsyncAgentMemory(store=f"sqlite:///{tmp_path}/m.db")
         with anyio.CancelScope() as scope:
             async with memory:
-                await memory.update("s", say(1, 1))
+                await memory.update("s", messages(1, 1))
                 scope.cancel()
                 await anyio.sleep(1)
         with pytest.raises(MemoryClosed):
@@ -267,9 +267,9 @@ def test_a_block_that_cancels_itself_does_not_cancel_its_caller(way: str) -> Non
         sync, block = with_coroutines()
         block.gate.set()
         async with AsyncAgentMemory(sync) as memory:
-            await memory.update("s", say(1, 1))
+            await memory.update("s", messages(1, 1))
             block.cancelled.append("yes")
-            assert (await memory.update("s", say(2, 1))).end == 2
+            assert (await memory.update("s", messages(2, 1))).end == 2
             (done,) = await memory.flush("s")
             assert "coroutine was cancelled" in str(done.error)
             warnings = (await memory.get("s", "hello")).warnings
@@ -288,7 +288,7 @@ def test_an_async_block_that_hangs_times_out() -> None:
     """Wrong: a block that hangs blocks a call for ever, or keeps its lease."""
     memory, block = with_coroutines(recall_timeout=0.5, absorb_timeout=0.5)
     try:
-        assert memory.update("s", say(1, 2)).end == 2
+        assert memory.update("s", messages(1, 2)).end == 2
         assert "did not answer" in memory.get("s", "hello").warnings[0]
         (done,) = memory.flush("s")
         assert done.error == "TimeoutError: The block 'coroutines' took longer than 0.5 s."
@@ -300,7 +300,7 @@ def test_an_async_block_that_hangs_times_out() -> None:
         block.gate.set()
         wait_for_calls("coroutines")
         memory.delete("s")
-        memory.update("s", say(1, 2))
+        memory.update("s", messages(1, 2))
         memory.flush()
         assert block.taken == [1, 2]
         assert memory.stats().dead_letters == 0

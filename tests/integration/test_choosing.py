@@ -34,7 +34,7 @@ def naming(words: str) -> Any:
     return answer
 
 
-def told(memory: AgentMemory, question: str = BABY) -> list[str]:
+def recalled(memory: AgentMemory, question: str = BABY) -> list[str]:
     return [one.text for one in memory.get("s", question, user_id="ana").recalls]
 
 
@@ -43,11 +43,11 @@ def test_the_reranker_selects_relevant_static_facts(fake: FakeLLM) -> None:
     fake.default = naming("leave|Lunch")
     prompt = "Choose like a human resources officer."
     with opened(fake, StaticMemory(facts=FACTS, choose=chooser(prompt=prompt))) as memory:
-        assert told(memory) == [FACTS[2], FACTS[1]]
+        assert recalled(memory) == [FACTS[2], FACTS[1]]
         assert prompt in str(fake.requests[0])
         assert BABY in str(fake.requests[0])
         asked = len(fake.requests)
-        assert told(memory, "Thanks!") == []
+        assert recalled(memory, "Thanks!") == []
         assert len(fake.requests) == asked  # small talk calls no model
         assert memory.stats().usage.calls == asked
 
@@ -57,7 +57,7 @@ def test_the_reranker_receives_only_the_top_of_the_ranking(fake: FakeLLM) -> Non
     fake.default = naming("Rule")
     many = [f"Rule {i} is about this and that." for i in range(100)]
     with opened(fake, StaticMemory(facts=many, choose=chooser(most=5))) as memory:
-        told(memory, "Which rule?")
+        recalled(memory, "Which rule?")
     assert len(re.findall(r"\d+\. Rule", str(fake.requests[0]["messages"][1]["content"]))) == 5
 
 
@@ -77,7 +77,7 @@ def test_the_local_ranking_is_used_if_the_reranker_fails(
     block = StaticMemory(facts=FACTS, choose=chooser(**more))
     limits = {"total": {"calls": 0}} if how == "spent" else {}
     with opened(fake, block, spending_limits=limits, min_relevance=0) as memory:
-        assert sorted(told(memory)) == sorted(FACTS)
+        assert sorted(recalled(memory)) == sorted(FACTS)
     (why,) = [one.getMessage() for one in caplog.records if "without a model" in one.getMessage()]
     assert len(why.partition(": ")[2]) > 5
 

@@ -217,7 +217,7 @@ def test_export_and_import_give_the_same_log(tmp_path: Path) -> None:
     run("import", "out.jsonl", "copy")
     with store() as memory:
         old, new = memory.history("s"), memory.history("copy")
-    assert [e.said_at.isoformat() for e in new] == [e.said_at.isoformat() for e in old]
+    assert [e.local_time.isoformat() for e in new] == [e.local_time.isoformat() for e in old]
     for a, b in zip(old, new, strict=True):
         fields = b.message.to_dict()
         fields["created_at"] = a.message.to_dict().get("created_at", fields["created_at"])

@@ -25,7 +25,7 @@ def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         memory.update("t", {"role": "user", "content": "Another boat."}, user_id="ben")
 
 
-def kept() -> tuple[list[str], list[str]]:
+def stored() -> tuple[list[str], list[str]]:
     """Return Ana's notes and messages."""
     with AgentMemory("m.db") as memory:
         notes = [one.text for one in memory.user("ana").notes().all()]
@@ -34,7 +34,7 @@ def kept() -> tuple[list[str], list[str]]:
 
 def test_surplus_forgets_only_with_the_option_and_confirmation() -> None:
     """Wrong: `surplus` forgets notes without `--forget`, or after the user said no."""
-    before = kept()
+    before = stored()
     for arguments, given, code in (
         (["--user", "ana"], None, 0),
         (["--user", "ana", "--forget"], "n", 1),
@@ -43,9 +43,9 @@ def test_surplus_forgets_only_with_the_option_and_confirmation() -> None:
         told = run("surplus", *arguments, given=given, code=code)
         assert NUTS.format("doctor") in told
         assert NUTS.format("new doctor") in told
-    assert kept() == before
+    assert stored() == before
     assert "1 of 1 forgotten" in run("surplus", "--user", "ana", "--forget", given="y")
-    assert kept() == ([NUTS.format("new doctor")], before[1])
+    assert stored() == ([NUTS.format("new doctor")], before[1])
     assert "There are no near-duplicates" in run("surplus", "--user", "ana", "--forget")
     assert "is not a duration" in run("surplus", "--user", "ana", "--older-than", "P3D", code=1)
     assert "No user is named" in run("surplus", code=1)
@@ -60,9 +60,9 @@ def test_search_forgets_only_matching_records() -> None:
     told = run("search", "boat", *filters, "--forget", "--yes")
     assert "0 of 1 forgotten" in told
     assert "--messages" in told
-    assert kept()[1] == [DOCK, "A boat, fine."]
+    assert stored()[1] == [DOCK, "A boat, fine."]
     assert "forget these 1" in run("search", "boat", *filters, "--forget", "--messages", given="y")
-    assert kept()[1] == ["A boat, fine."]
+    assert stored()[1] == ["A boat, fine."]
     assert "No user is named" in run("search", "boat", "--forget", "--yes", code=1)
     assert "KEY=VALUE" in run("search", "boat", *filters, "--where", "topic", code=1)
     with AgentMemory("m.db") as memory:

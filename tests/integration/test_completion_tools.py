@@ -19,7 +19,7 @@ from tests.integration.turning import WEATHER, add, fake, logged, memory, result
 __all__ = ["fake", "memory"]
 
 
-def asked(*results: Any) -> list[Any]:
+def asks(*results: Any) -> list[Any]:
     return [{"role": "user", "content": "What is the weather?"}, *results]
 
 
@@ -165,12 +165,12 @@ def test_the_caller_receives_calls_of_its_tools(memory: AgentMemory, fake: FakeL
     assert json.loads(calls[1].function.arguments) == {"city": "Oslo"}
     assert memory.history("s") == []
     with pytest.raises(InvalidMessage, match=f"no result: '{calls[1].id}'"):
-        memory.completion("s", asked(response, answers(calls[0].id, "x")), tools=[WEATHER, count])
+        memory.completion("s", asks(response, answers(calls[0].id, "x")), tools=[WEATHER, count])
     with pytest.raises(InvalidMessage, match="no result"):
-        memory.completion("s", asked(response), tools=[WEATHER, count])
+        memory.completion("s", asks(response), tools=[WEATHER, count])
     fake.reply("It rains.")
     both = [answers(call.id, "rain") for call in calls]
-    memory.completion("s", asked(response, *both), tools=[WEATHER, count])
+    memory.completion("s", asks(response, *both), tools=[WEATHER, count])
     assert logged(memory) == [
         ("user", "What is the weather?"), ("assistant", "count, get_weather"),
         ("tool", "rain"), ("tool", "rain"), ("assistant", "It rains."),
@@ -189,7 +189,7 @@ def test_earlier_rounds_are_stored_after_a_call_of_the_callers_tool(
         ran.append(a)
         return a
 
-    given: list[Any] = asked()
+    given: list[Any] = asks()
     tools = [WEATHER, count]
     for city, first in (("Oslo", 1), ("Rome", 2)):
         fake.call(("count", {"a": first}))
@@ -222,7 +222,7 @@ def test_the_caller_receives_calls_in_the_old_form(memory: AgentMemory, fake: Fa
     assert response.choices[0].message.function_call.name == "get_weather"
     assert memory.history("s") == []
     rain = {"role": "function", "name": "get_weather", "content": "rain"}
-    memory.completion("s", asked(response, rain))
+    memory.completion("s", asks(response, rain))
     assert len(logged(memory)) == 4
 
 

@@ -35,7 +35,7 @@ max_summary_tokens = 100
 """
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files_configure_like_code(tmp_path: Path) -> None:
     """Wrong: a file, with or without a byte order mark, gives another configuration than code."""
     import tomllib
 

@@ -76,7 +76,7 @@ def memory(url: str) -> Iterator[AgentMemory]:
         yield memory
 
 
-def say(memory: AgentMemory, session: str, *texts: str) -> None:
+def add(memory: AgentMemory, session: str, *texts: str) -> None:
     said = [(user, assistant)[at % 2](text) for at, text in enumerate(texts)]
     memory.update(session, said, user_id="ana")
 
@@ -88,10 +88,10 @@ def shown(memory: AgentMemory, question: str) -> list[str]:
 
 def test_repeated_unanswered_questions_do_not_hide_the_answer(memory: AgentMemory) -> None:
     """Wrong: earlier unanswered questions crowd the answer out of the recalls."""
-    say(memory, "mon", "By the way, I moved to Lisbon last week.", "Congratulations on the move!")
-    say(memory, "tue", "What is the weather where I live?", "I don't know where you live.")
+    add(memory, "mon", "By the way, I moved to Lisbon last week.", "Congratulations on the move!")
+    add(memory, "tue", "What is the weather where I live?", "I don't know where you live.")
     for day in range(20):
-        say(memory, f"day-{day}", "Where do I live?", "Sorry, I don't know where you live.")
+        add(memory, f"day-{day}", "Where do I live?", "Sorry, I don't know where you live.")
     memory.flush()
     found = shown(memory, "Where do I live?")
     assert any("Lisbon" in text for text in found)
@@ -100,7 +100,7 @@ def test_repeated_unanswered_questions_do_not_hide_the_answer(memory: AgentMemor
 
 def test_small_talk_recalls_only_static_facts(memory: AgentMemory) -> None:
     """Wrong: small talk recalls memories, or static facts are missing then."""
-    say(memory, "mon", "Thanks, my cat Mia is ok.", "Good to hear, thanks!")
+    add(memory, "mon", "Thanks, my cat Mia is ok.", "Good to hear, thanks!")
     memory.user("ana").notes().add("Thanks are to be short.")
     memory.flush()
     for courtesy in ("ok thanks", "Bye!", "👍", "Danke dir", "谢谢"):
@@ -113,9 +113,9 @@ def test_small_talk_recalls_only_static_facts(memory: AgentMemory) -> None:
 def test_recalls_far_less_relevant_than_the_best_are_left_out(url: str) -> None:
     """Wrong: a context recalls records far less relevant than the best one."""
     with AgentMemory(store=url, recall_timeout=60, min_relevance=0) as memory:
-        say(memory, "mon", "My telescope is a refractor, bought in Jena in 2019.", "Lovely!")
+        add(memory, "mon", "My telescope is a refractor, bought in Jena in 2019.", "Lovely!")
         for day in range(30):
-            say(memory, f"day-{day}", f"On day {day} we looked at the sky for a while.", "I see.")
+            add(memory, f"day-{day}", f"On day {day} we looked at the sky for a while.", "I see.")
         memory.flush()
         everything = shown(memory, "Where did I buy my telescope?")
         told = {len(shown(memory, text)) for text in ("I look at the sky.", "The sky today?")}
@@ -135,8 +135,8 @@ def test_without_an_embedder_unrelated_questions_recall_nothing(
     monkeypatch.setattr("agent_memory.models.embedders.local.is_installed", lambda: False)
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", recall_timeout=60) as memory:
         for day in range(60):
-            say(memory, f"d-{day}", f"On day {day} I went for a walk in the park.", "How nice.")
-        say(memory, "tea", "I bought a teapot in Kyoto.", "What a find!")
+            add(memory, f"d-{day}", f"On day {day} I went for a walk in the park.", "How nice.")
+        add(memory, "tea", "I bought a teapot in Kyoto.", "What a find!")
         memory.flush()
         assert any("Kyoto" in text for text in shown(memory, "Where is my teapot from?"))
         assert shown(memory, "How many moons does Neptune have in a day?") == []

@@ -30,7 +30,7 @@ def memory() -> Iterator[AgentMemory]:
     """Sessions "s0" to "s4" of "ana", not yet absorbed."""
     with opened() as memory:
         for n in range(_SESSIONS):
-            memory.update(f"s{n}", said(n), user_id="ana")
+            memory.update(f"s{n}", chat(n), user_id="ana")
         yield memory
 
 
@@ -40,7 +40,7 @@ def opened() -> AgentMemory:
     )
 
 
-def said(n: int) -> list[dict[str, str]]:
+def chat(n: int) -> list[dict[str, str]]:
     return [
         {"role": "user", "content": f"the parrot number {n} likes mangos"},
         {"role": "assistant", "content": f"noted about parrot {n}"},
@@ -97,7 +97,7 @@ def test_a_damaged_head_affects_no_others(memory: AgentMemory, column: str, valu
         assert names == ["s0", "s2", "s3"]
         found = memory.search("which parrot likes mangos", user_id="ana")
         assert {"s0", "s2", "s3", "s4"} <= {name for one in found for name, _ in one.sources}
-        for call in (memory.get, memory.flush, memory.pop, partial(memory.update, message=said(9))):
+        for call in (memory.get, memory.flush, memory.pop, partial(memory.update, message=chat(9))):
             with pytest.raises(Damaged, match=r"Session 's1' is damaged.*doctor --repair"):
                 call("s1")
         run_worker(memory.components.worker(2))
@@ -107,7 +107,7 @@ def test_a_damaged_head_affects_no_others(memory: AgentMemory, column: str, valu
 def test_a_user_with_damage_can_be_deleted(memory: AgentMemory, column: str, value: object) -> None:
     """Wrong: the deletion of a user fails at a damaged session, or leaves data."""
     memory.flush()
-    memory.update("of bob", said(7), user_id="bob")
+    memory.update("of bob", chat(7), user_id="bob")
     memory.close()
     spoil_head("s1", column, value)
     with opened() as memory:
@@ -235,10 +235,10 @@ def test_a_repair_restores_a_damaged_head(memory: AgentMemory, column: str, valu
             return
         context = memory.get("s1", user_id="ana")
         there = [one.content for one in context.messages]
-        assert there == ["You keep parrots.", *(one["content"] for one in said(1))]
+        assert there == ["You keep parrots.", *(one["content"] for one in chat(1))]
         found = memory.search("parrot number 1 likes mangos", user_id="ana")
         assert "s1" in {name for one in found for name, _ in one.sources}
-        memory.update("s1", said(1), user_id="ana")
+        memory.update("s1", chat(1), user_id="ana")
 
 
 def test_a_repair_restores_a_damaged_summary() -> None:
@@ -247,7 +247,7 @@ def test_a_repair_restores_a_damaged_summary() -> None:
         fields = {"store": "sqlite:///m.db", "blocks": [], "max_tokens": 400, **model_at(server)}
         with AgentMemory(**fields) as memory:
             for n in range(30):
-                memory.update("s", said(n), user_id="ana")
+                memory.update("s", chat(n), user_id="ana")
             before = memory.update("s", [])
             assert before.summary is not None
         spoil_head("s", "summary")
@@ -255,7 +255,7 @@ def test_a_repair_restores_a_damaged_summary() -> None:
             (error,) = operations.damaged(memory)
             operations.repair(memory, error)
             memory.flush()
-            memory.update("s", said(31), user_id="ana")
+            memory.update("s", chat(31), user_id="ana")
             head = memory.update("s", [])
             assert head.summary.upto >= before.summary.upto
             assert len(memory.history("s")) == 93
@@ -276,7 +276,7 @@ def test_a_repair_replaces_a_damaged_message(memory: AgentMemory) -> None:
         assert [one.message.content for one in log] == [LOST, LOST, whole[2].message.content]
         assert [one.total for one in log][1:] == [one.total for one in whole][1:]
         assert memory.history("s2")[2].message.content == LOST
-        assert memory.update("s2", said(2), user_id="ana").end == 6
+        assert memory.update("s2", chat(2), user_id="ana").end == 6
         assert memory.get("s1").messages
 
 
@@ -323,7 +323,7 @@ def test_a_repair_restores_damaged_features(memory: AgentMemory, change: str) ->
     with opened() as memory:
         found = memory.search("which parrot likes mangos", user_id="ana", limit=50)
         assert {name for one in found for name, _ in one.sources} >= {"s0", "s1", "s2", "s4"}
-        assert memory.update("s1", said(9), user_id="ana").end == 6
+        assert memory.update("s1", chat(9), user_id="ana").end == 6
         memory.flush()
         memory.delete("s3")
         damaged = operations.damaged(memory)

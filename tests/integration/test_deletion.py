@@ -70,7 +70,7 @@ def filled(store: Store) -> None:
             memory.update(name, said, user_id=owner)
 
 
-def seen(memory: AgentMemory, session_id: str, owner: str) -> bool:
+def lists(memory: AgentMemory, session_id: str, owner: str) -> bool:
     """Return whether a session is listed, and assert that its texts are found only then."""
     texts = [
         *(entry.message.text() for entry in memory.history(session_id)),
@@ -148,13 +148,13 @@ def test_an_interrupted_delete_is_completed(finish: Way) -> None:
         if ended:
             break
         time.sleep(0.01)
-        begun = not seen(AgentMemory(config(store)), "a1", "ada")
+        begun = not lists(AgentMemory(config(store)), "a1", "ada")
         settings = config(store)
         with AgentMemory(settings) as memory:
             finish(memory, settings)
-            assert seen(memory, "a1", "ada") is not (begun or finish is by_delete), steps
-            assert seen(memory, "a2", "ada")
-            assert seen(memory, "b", "bob")
+            assert lists(memory, "a1", "ada") is not (begun or finish is by_delete), steps
+            assert lists(memory, "a2", "ada")
+            assert lists(memory, "b", "bob")
         left = any("in a1" in trace for trace in traces(store))
         assert left is not (begun or finish is by_delete), steps
         assert not store.records("_notes", "scrubs"), steps
@@ -174,13 +174,13 @@ def test_an_interrupted_delete_user_is_completed(finish: Way) -> None:
         begun = bool(pending or not store.sessions(user_id="ada"))
         cleared = any("cleared" in note.metadata for note in pending)
         if cleared or len(list(all_heads(store, "ada"))) < 2:  # all were marked before
-            assert not any(seen(AgentMemory(config(store)), name, "ada") for name in ("a1", "a2"))
+            assert not any(lists(AgentMemory(config(store)), name, "ada") for name in ("a1", "a2"))
         settings = config(store)
         with AgentMemory(settings) as memory:
             finish(memory, settings)
             gone = begun or finish is by_delete_user
-            assert seen(memory, "a1", "ada") is seen(memory, "a2", "ada") is not gone, steps
-            assert seen(memory, "b", "bob")
+            assert lists(memory, "a1", "ada") is lists(memory, "a2", "ada") is not gone, steps
+            assert lists(memory, "b", "bob")
         assert bool(traces(store)) is not gone, (steps, traces(store))
     assert step > 20
 
@@ -266,7 +266,7 @@ def test_a_failed_deletion_does_not_block_other_work(caplog: pytest.LogCaptureFi
             other.update("c", user("said in c"), user_id="cleo")
         memory.flush()
         assert not memory.sessions(user_id="bob")
-        assert seen(memory, "c", "cleo")
+        assert lists(memory, "c", "cleo")
         assert not memory.sessions(user_id="ada")
     assert "not now" in caplog.text
     with AgentMemory(config(store)) as memory:

@@ -84,7 +84,7 @@ def faces(memory: AgentMemory) -> list[object]:
     return [memory, session, user, share, share.agent("bot"), memory.session("t").owner(), *kept]
 
 
-def given(call: Callable[..., Any], memory: AgentMemory) -> Iterator[tuple[str, dict[str, Any]]]:
+def odd(call: Callable[..., Any], memory: AgentMemory) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield arguments for a call: each odd value in each parameter, with valid others."""
     named = inspect.signature(call).parameters
     needed = {
@@ -133,7 +133,7 @@ def walked(store: str, folder: Path) -> dict[str, Outcome]:
         memory.update("s", {"role": "user", "content": "I like tea."}, user_id="ana")
         for face in [*faces(memory), CompositeMemory({"home": memory})]:
             for name, call in calls_of(face):
-                for told, arguments in given(call, memory):
+                for told, arguments in odd(call, memory):
                     found[f"{name}({told})"] = outcome(call, arguments)
     return found
 

@@ -9,7 +9,7 @@ import pytest
 
 from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, operations
 from agent_memory.testing import FakeLLM
-from tests.integration.fact_model import Model, absorbed, remembering, said, texts
+from tests.integration.fact_model import Model, absorbed, dated, remembering, texts
 from tests.kit import model_at
 
 
@@ -36,8 +36,8 @@ def shown(model: Model) -> list[str]:
 def test_a_batch_without_text_of_the_user_costs_no_call(model: Model) -> None:
     """Wrong: a batch without text of the user costs a call."""
     with remembering(model) as memory:
-        silent = [said("Be kind.", role="system"), said("I am here to help", role="assistant")]
-        absorbed(memory, "s", *silent, said("<memory>The user is a pilot.</memory>"), said("  "))
+        silent = [dated("Be kind.", role="system"), dated("I am here to help", role="assistant")]
+        absorbed(memory, "s", *silent, dated("<memory>The user is a pilot.</memory>"), dated("  "))
         assert memory.stats().usage.calls == 0
         assert memory.user("ada").facts() == []
 
@@ -47,7 +47,7 @@ def test_a_batch_too_long_for_the_model_is_split(model: Model) -> None:
     with remembering(model) as memory:
         memory.blocks["extractive"].resources.models(None)._window = 2000
         each = [" ".join(f"m{n}w{word}" for word in range(100)) for n in range(10)]
-        absorbed(memory, "s", *map(said, each))
+        absorbed(memory, "s", *map(dated, each))
         told = shown(model)
         assert memory.stats().usage.calls == len(told) > 1
     assert re.findall(r"m\d+w\d+", "".join(told)) == " ".join(each).split()
@@ -61,7 +61,7 @@ def test_a_batch_that_the_server_refuses_as_too_long_is_split(fake: FakeLLM) -> 
     fake.fail(400, code="context_length_exceeded", message="maximum context length", times=2)
     with open_at(fake) as memory:
         words = " ".join(str(word) for word in range(1500))
-        memory.update("s", [said(words), said("the end")], user_id="ada")
+        memory.update("s", [dated(words), dated("the end")], user_id="ada")
         (done,) = memory.flush()
         assert done.error is None
         told = [one["messages"][-1]["content"] for one in fake.requests]
@@ -74,7 +74,7 @@ def test_a_message_that_is_always_too_long_fails_after_few_calls(fake: FakeLLM) 
     """Wrong: a message that is always refused is retried for ever, or counts as absorbed."""
     fake.fail(400, code="context_length_exceeded", message="maximum context length", times=99)
     with open_at(fake) as memory:
-        memory.update("s", said("hello"), user_id="ada")
+        memory.update("s", dated("hello"), user_id="ada")
         (failed,) = memory.flush()
         assert failed.error is not None
         assert "ContextTooLong" in failed.error
@@ -100,7 +100,7 @@ def test_an_invalid_answer_is_requested_again_with_the_error(bad: str, fake: Fak
     fake.reply(bad)
     fake.reply(GOOD)
     with open_at(fake) as memory:
-        absorbed(memory, "s", said("I live in Rome"))
+        absorbed(memory, "s", dated("I live in Rome"))
         assert texts(memory.user("ada").facts()) == ["Lives in Rome."]
     assert len(fake.requests) == 2
     told = [one["content"] for one in fake.requests[1]["messages"]]
@@ -113,7 +113,7 @@ def test_a_second_invalid_answer_is_a_failure(bad: str, fake: FakeLLM) -> None:
     """Wrong: after two invalid answers the messages count as absorbed."""
     fake.default = bad
     with open_at(fake, absorb_attempts=3) as memory:
-        memory.update("s", said("I live in Rome"), user_id="ada")
+        memory.update("s", dated("I live in Rome"), user_id="ada")
         for attempt in (1, 2):
             (failed,) = memory.flush()
             assert failed.error is not None
@@ -153,7 +153,7 @@ def test_two_times_of_one_event_become_two_facts() -> None:
     for year in ("2019", "2021"):
         model.tell(told, "Travelled to Kyoto.", category="event", since=year, until=year)
     with remembering(model) as memory:
-        absorbed(memory, "s", said(told))
+        absorbed(memory, "s", dated(told))
         years = [one.valid_from.year for one in memory.user("ada").facts() if one.valid_from]
         assert years == [2019, 2021]
 
@@ -163,7 +163,7 @@ def test_the_same_words_cost_no_second_call(model: Model) -> None:
     model.tell("live in Rome", "Lives in Rome.", category="home")
     with remembering(model) as memory:
         for day in range(1, 6):
-            absorbed(memory, f"s{day}", said("I live in Rome", f"2024-01-0{day}"))
+            absorbed(memory, f"s{day}", dated("I live in Rome", f"2024-01-0{day}"))
         assert second_calls(model) == []
         (fact,) = memory.user("ada").facts()
         assert len(fact.evidence) == 5
@@ -175,8 +175,8 @@ def test_a_batch_costs_at_most_two_calls(model: Model) -> None:
         for day in (1, 2):
             for n in range(30):
                 model.tell(f"day {day} item {n}.", f"On day {day} owns item {n}.", category="x")
-        absorbed(memory, "s1", *[said(f"day 1 item {n}.") for n in range(30)])
-        absorbed(memory, "s2", *[said(f"day 2 item {n}.", "2024-01-06") for n in range(30)])
+        absorbed(memory, "s1", *[dated(f"day 1 item {n}.") for n in range(30)])
+        absorbed(memory, "s2", *[dated(f"day 2 item {n}.", "2024-01-06") for n in range(30)])
         assert memory.stats().usage.calls == 4
         assert len(second_calls(model)) == 2
         assert len(memory.user("ada").facts()) == 60
@@ -188,8 +188,8 @@ def test_the_first_request_lists_stored_facts_before_the_messages(model: Model) 
     moved = ("update", "Ada lives in <Rome>.")
     model.tell("I moved", "Ada lives in Bonn.", moved, category="home", kind="state")
     with remembering(model) as memory:
-        absorbed(memory, "s1", said("I live in Rome", name="Ada"))
-        absorbed(memory, "s2", said("I moved", "2024-02-01", name="Ada"))
+        absorbed(memory, "s1", dated("I live in Rome", name="Ada"))
+        absorbed(memory, "s2", dated("I moved", "2024-02-01", name="Ada"))
         assert shown(model)[1].splitlines() == [
             "The user is Ada.",
             "<known>",
@@ -208,10 +208,10 @@ def answering(fake: FakeLLM, *answers: dict[str, Any]) -> list[str]:
     """Return the current facts after Rome, then Bonn, with these answers of the second call."""
     fake.reply(GOOD)
     with open_at(fake) as memory:
-        absorbed(memory, "s", said("I live in Rome"))
+        absorbed(memory, "s", dated("I live in Rome"))
         fake.reply_json({"facts": [{"text": "Lives in Bonn.", "message": 1, "quote": "Bonn"}]})
         fake.reply_json({"answers": list(answers)})
-        absorbed(memory, "t", said("It is Bonn", "2024-02-01"))
+        absorbed(memory, "t", dated("It is Bonn", "2024-02-01"))
         assert len(fake.requests) == 3
         return texts(memory.user("ada").facts())
 
@@ -242,7 +242,7 @@ BOTH, NEWER = ["Lives in Rome.", "Lives in Bonn."], ["Lives in Bonn."]
     ],
 )
 @pytest.mark.usefixtures("unshown")
-def test_unlisted_numbers_go(
+def test_unlisted_fact_numbers_are_ignored(
     answers: list[dict[str, Any]], current: list[str], fake: FakeLLM
 ) -> None:
     """Wrong: an invalid number changes a fact or fails the batch, or an unanswered fact is lost."""
@@ -258,7 +258,7 @@ def test_two_new_facts_with_the_same_meaning_are_merged(fake: FakeLLM) -> None:
     fake.reply_json({"facts": found})
     fake.reply_json({"answers": [{"number": 2, "answer": "same", "which": [1]}]})
     with open_at(fake) as memory:
-        absorbed(memory, "s", said("I live in Rome"), said("my flat is there"))
+        absorbed(memory, "s", dated("I live in Rome"), dated("my flat is there"))
         (fact,) = memory.user("ada").facts()
         assert fact.text == "Lives in Rome."
         assert [one.seq for one in fact.evidence] == [1, 2]
@@ -279,7 +279,7 @@ def test_the_audit_counts_refused_findings_without_their_text(fake: FakeLLM) -> 
         }
     )
     with open_at(fake) as memory:
-        absorbed(memory, "s", said("I live in Rome"))
+        absorbed(memory, "s", dated("I live in Rome"))
         (fact,) = memory.user("ada").facts()
         assert fact.text == "Lives in Rome."
         refused = [one for one in memory.user("ada").audit() if one.what == "refused"]
@@ -302,7 +302,7 @@ def test_a_custom_prompt_includes_the_rules_and_categories() -> None:
         with FakeLLM(GOOD) as fake:
             blocks = [ExtractiveMemory(prompt=prompt, categories=["health", "home", "other"])]
             with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
-                absorbed(memory, "s", said("I live in Rome"))
+                absorbed(memory, "s", dated("I live in Rome"))
                 (fact,) = memory.user("ada").facts()
                 versions.add(fact.evidence[0].prompt)
                 assert fact.evidence[0].model == "openai/any"
@@ -320,7 +320,7 @@ def test_a_block_with_its_own_model_calls_that_model(fake: FakeLLM) -> None:
     fake.default = GOOD
     blocks = [ExtractiveMemory(model="openai/other")]
     with open_at(fake, overflow=FlushToLTM(blocks=blocks)) as memory:
-        absorbed(memory, "s", said("I live in Rome"))
+        absorbed(memory, "s", dated("I live in Rome"))
         assert {one["model"] for one in fake.requests} == {"other"}
         assert memory.user("ada").facts()[0].evidence[0].model == "openai/other"
 
@@ -342,7 +342,7 @@ def test_a_thousand_messages_cost_few_calls() -> None:
     with FakeLLM(answer) as fake, open_at(fake) as memory:
         for n in range(1000):
             role = "assistant" if n % 2 else "user"
-            memory.update("s", said(f"{n} {words}", role=role), user_id="ada")
+            memory.update("s", dated(f"{n} {words}", role=role), user_id="ada")
         memory.flush()
         assert 55 <= memory.history("s", limit=1)[0].tokens <= 70
         assert len(memory.user("ada").facts()) == 500

@@ -11,7 +11,7 @@ from agent_memory.errors import ConfigError, InvalidInput, MemoryClosed, Session
 from agent_memory.ltm_blocks.registry import FORGOTTEN
 from agent_memory.stores.base import Store
 from agent_memory.testing import FakeLLM
-from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
+from tests.integration.fact_model import Model, absorbed, at, dated, remembering, texts
 from tests.kit import model_at
 
 HOME = "Lives in Paris."
@@ -29,20 +29,20 @@ def model() -> Model:
     return model
 
 
-def told(memory: AgentMemory) -> None:
+def store_sessions(memory: AgentMemory) -> None:
     """Store two sessions of Ada: she lives in Paris, then in Rome, and works at Acme in both."""
     absorbed(
         memory,
         "s1",
-        said("I live in Paris and work at Acme", "2024-01-05"),
-        said("I see.", "2024-01-05", "assistant"),
+        dated("I live in Paris and work at Acme", "2024-01-05"),
+        dated("I see.", "2024-01-05", "assistant"),
     )
     absorbed(
         memory,
         "s2",
-        said("I moved to Rome", "2024-06-05"),
-        said("I still work at Acme", "2024-06-06"),
-        said("I have a dog named Rex", "2024-06-07"),
+        dated("I moved to Rome", "2024-06-05"),
+        dated("I still work at Acme", "2024-06-06"),
+        dated("I have a dog named Rex", "2024-06-07"),
     )
 
 
@@ -57,7 +57,7 @@ AFTER = ["Has a dog named Rex.", MOVED, "Works at Acme."]
 def test_facts_of_an_earlier_time_can_be_read(store: Store, model: Model) -> None:
     """Wrong: a newer fact erases older ones, or a fact that was read back has lost its times."""
     with remembering(model, store) as memory:
-        told(memory)
+        store_sessions(memory)
         assert now(memory) == AFTER
         assert sorted(texts(memory.user("ada").facts(as_of=at("2024-04-30")))) == BEFORE
         assert MOVED in texts(memory.user("ada").facts(as_of=at("2024-05-01")))
@@ -82,15 +82,15 @@ def test_a_refinement_may_repeat_a_number_of_the_earlier_fact() -> None:
     model.tell("We buy a house", buys, category="home")
     model.tell("We moved in", lives, ("refine", buys), category="home")
     with remembering(model) as memory:
-        absorbed(memory, "s1", said("We buy a house for 690000 euros"))
-        absorbed(memory, "s2", said("We moved in", "2024-02-01"))
+        absorbed(memory, "s1", dated("We buy a house for 690000 euros"))
+        absorbed(memory, "s2", dated("We moved in", "2024-02-01"))
         assert now(memory) == [lives]
 
 
 def test_a_timestamp_requires_a_time_zone(model: Model) -> None:
     """Wrong: a date is read in the machine's time zone, or a time without a zone is accepted."""
     with remembering(model) as memory:
-        told(memory)
+        store_sessions(memory)
         east = timezone(timedelta(hours=5))
         for moment, home in (
             (date(2024, 4, 30), HOME),
@@ -113,7 +113,7 @@ def test_a_timestamp_requires_a_time_zone(model: Model) -> None:
 def test_an_invalid_user_or_fact_id_is_refused(model: Model) -> None:
     """Wrong: an invalid user or fact id returns or forgets facts."""
     with remembering(model) as memory:
-        told(memory)
+        store_sessions(memory)
         with pytest.raises(InvalidInput, match="user_id must be text"):
             memory.user(None)  # type: ignore[arg-type]
         for both in ({}, {"fact_id": "x", "source": "s1"}):
@@ -130,8 +130,8 @@ def test_an_invalid_user_or_fact_id_is_refused(model: Model) -> None:
 def test_facts_of_a_session_are_shown_only_to_its_user(model: Model) -> None:
     """Wrong: a session shows facts of another session, or a user those of another user."""
     with remembering(model) as memory:
-        told(memory)
-        absorbed(memory, "own", said("I have a dog named Rex"), user_id=None)
+        store_sessions(memory)
+        absorbed(memory, "own", dated("I have a dog named Rex"), user_id=None)
         ada, own = memory.session("s1").owner(), memory.session("own").owner()
         assert texts(ada.facts(session_id="s1")) == ["Works at Acme."]
         assert HOME in texts(ada.facts(session_id="s1", as_of=at("2024-02-01")))
@@ -165,7 +165,7 @@ def replayed(memory: AgentMemory) -> AgentMemory:
 def test_forgetting_a_fact_restores_the_superseded_one(store: Store, model: Model) -> None:
     """Wrong: forgetting restores no superseded fact, removes others, or a replay undoes it."""
     with remembering(model, store) as memory:
-        told(memory)
+        store_sessions(memory)
         (moved,) = [one for one in memory.user("ada").facts() if one.text == MOVED]
         assert texts(memory.user("ada").forget(moved.id, why="not true")) == [MOVED]
         left = ["Has a dog named Rex.", *BEFORE]
@@ -187,7 +187,7 @@ def test_forgetting_a_fact_leaves_other_facts_of_its_sentence(store: Store) -> N
     model.tell(sentence, "Is a nurse.", category="work")
     model.tell(sentence, "Is from Leeds.", category="home")
     with remembering(model, store) as memory:
-        absorbed(memory, "s", said(sentence))
+        absorbed(memory, "s", dated(sentence))
         (nurse,) = [one for one in memory.user("ada").facts() if "nurse" in one.text]
         assert texts(memory.user("ada").forget(nurse.id)) == ["Is a nurse."]
         assert now(memory) == ["Is from Leeds."]
@@ -211,9 +211,9 @@ def test_an_invalid_source_is_refused(model: Model, source: Any) -> None:
 def test_pending_messages_of_a_forgotten_source_are_not_absorbed(model: Model) -> None:
     """Wrong: pending messages of a forgotten session are absorbed later."""
     with remembering(model) as memory:
-        memory.update("s", said("I have a dog named Rex"), user_id="ada")
+        memory.update("s", dated("I have a dog named Rex"), user_id="ada")
         assert memory.session("s").owner().forget(source="s") == []
-        memory.update("s", said("I work at Acme"), user_id="ada")
+        memory.update("s", dated("I work at Acme"), user_id="ada")
         memory.flush()
         assert now(memory) == ["Works at Acme."]
 
@@ -222,17 +222,17 @@ def test_a_message_under_a_forgotten_and_popped_seq_is_absorbed(store: Store, mo
     """Wrong: a message stored under the seq of a forgotten and popped one is never absorbed, or the
     rest is remembered again."""
     with remembering(model, store) as memory:
-        absorbed(memory, "s", said("I have a dog named Rex"), said("I work at Acme"))
+        absorbed(memory, "s", dated("I have a dog named Rex"), dated("I work at Acme"))
         memory.session("s").owner().forget(source="s")
         assert len(memory.pop("s")) == 1
-        absorbed(memory, "s", said("I live in Paris"))
+        absorbed(memory, "s", dated("I live in Paris"))
         assert now(memory) == [HOME]
         assert now(replayed(memory)) == [HOME]
         (home,) = memory.user("ada").facts()
         assert home.sources == (("s", 2),)
         memory.session("s").owner().forget(source=("s", 2, 2))
         memory.pop("s")
-        absorbed(memory, "s", said("I live in Paris"))
+        absorbed(memory, "s", dated("I live in Paris"))
         assert now(memory) == [HOME]
 
 
@@ -254,7 +254,7 @@ def test_an_edit_of_another_message_restores_no_forgotten_fact(store: Store, cha
     model.tell(sentence, "Is from Leeds.", category="home")
     model.tell("a dog named Rex", "Has a dog named Rex.", category="pets")
     with remembering(model, store) as memory:
-        absorbed(memory, "s", said("Hi."), said(sentence), said("I have a dog named Rex"))
+        absorbed(memory, "s", dated("Hi."), dated(sentence), dated("I have a dog named Rex"))
         ada = memory.user("ada")
         (nurse,) = [one for one in ada.facts() if "nurse" in one.text]
         ada.forget(nurse.id, why="asked")
@@ -273,12 +273,12 @@ def test_an_edit_of_another_message_restores_no_forgotten_fact(store: Store, cha
 def test_a_changed_message_is_absorbed_like_a_new_one(store: Store, model: Model) -> None:
     """Wrong: a message that an edit changed yields no facts, or an edit reads all messages anew."""
     with remembering(model, store) as memory:
-        absorbed(memory, "s", said("Hi."))
-        absorbed(memory, "s", said("I have a dog named Rex"), said("I work at Acme"))
+        absorbed(memory, "s", dated("Hi."))
+        absorbed(memory, "s", dated("I have a dog named Rex"), dated("I work at Acme"))
         memory.user("ada").forget(source=("s", 1, 9))
         model.asked.clear()
-        memory.edit("s", lambda log: [log[0], said("Yes, I have a dog named Rex"), log[2]])
-        absorbed(memory, "s", said("I live in Paris"))
+        memory.edit("s", lambda log: [log[0], dated("Yes, I have a dog named Rex"), log[2]])
+        absorbed(memory, "s", dated("I live in Paris"))
         assert now(memory) == ["Has a dog named Rex.", HOME]
         assert ["\n[4]" in text for text in model.asked] == [False]
 
@@ -291,9 +291,9 @@ def test_the_audit_lists_changes_in_order_with_reasons(store: Store, model: Mode
     model.finds["I see."] = [{"text": "Sees.", "quote": "nothing of it"}]
     block = ExtractiveMemory(roles=("user", "assistant"))
     with remembering(model, store, block) as memory:
-        told(memory)
-        absorbed(memory, "s3", said("I never had a dog", "2024-07-01"))
-        absorbed(memory, "s4", said("So you are paid by Globex", "2024-07-02", "assistant"))
+        store_sessions(memory)
+        absorbed(memory, "s3", dated("I never had a dog", "2024-07-01"))
+        absorbed(memory, "s4", dated("So you are paid by Globex", "2024-07-02", "assistant"))
         forgotten_after = datetime.now(UTC)
         memory.session("s3").owner().forget(source="s3", why="it was a joke")
         changes = memory.user("ada").audit()
@@ -331,12 +331,12 @@ def test_a_recalled_fact_shows_its_times_and_role(model: Model) -> None:
     for superseded in (False, True):
         block = ExtractiveMemory(roles=("user", "assistant"), superseded=superseded)
         with remembering(model, block=block) as memory:
-            told(memory)
+            store_sessions(memory)
             absorbed(
                 memory,
                 "s3",
-                said("My contract ends", "2024-01-09"),
-                said("I know that you like jazz", "2024-01-10", "assistant"),
+                dated("My contract ends", "2024-01-09"),
+                dated("I know that you like jazz", "2024-01-10", "assistant"),
             )
             found = [str(one) for one in memory.search("Where do I live?", user_id="ada", limit=99)]
             assert f"[since 2024-05] {MOVED}" in found
@@ -351,7 +351,7 @@ def test_a_recalled_fact_shows_its_times_and_role(model: Model) -> None:
 def test_a_context_has_only_relevant_facts(model: Model, question: str) -> None:
     """Wrong: one relevant fact brings all others into the context of a question for a list."""
     with remembering(model, min_relevance=0.1) as memory:
-        told(memory)
+        store_sessions(memory)
         found = memory.get("new", question, user_id="ada").recalls
         assert texts(found) == ["Has a dog named Rex."]
         found = memory.search(question, user_id="ada", least=0)
@@ -367,9 +367,9 @@ def test_facts_are_found_after_a_change_of_the_embedder(tmp_path: Path, model: M
             overflow = FlushToLTM(blocks=[ExtractiveMemory()])
             with AgentMemory(**store, overflow=overflow, **model_at(fake)) as memory:
                 if not number:
-                    absorbed(memory, "s1", said("I live in Paris and work at Acme"))
+                    absorbed(memory, "s1", dated("I live in Paris and work at Acme"))
                 elif number == 1:
-                    absorbed(memory, "s2", said("I moved to Rome", "2024-06-05"))
+                    absorbed(memory, "s2", dated("I moved to Rome", "2024-06-05"))
                 home = MOVED if number else HOME
                 assert now(memory) == [home, "Works at Acme."]
                 found = memory.search("Acme", user_id="ada", least=0.0)

@@ -58,7 +58,7 @@ def opened(fake: FakeLLM, store: Any = "memory://") -> AgentMemory:
     return AgentMemory(store=store, blocks=[ExtractiveMemory()], **model_at(fake))
 
 
-def say(memory: AgentMemory, session: str, text: str, user: str = "ann") -> None:
+def add(memory: AgentMemory, session: str, text: str, user: str = "ann") -> None:
     memory.update(session, {"role": "user", "content": text}, user_id=user)
 
 
@@ -68,7 +68,7 @@ def begin(memory: AgentMemory, session: str) -> None:
     assert [done.last for done in memory.flush(session)] == [1]
 
 
-def at_once(calls: Sequence[Callable[[], object]]) -> None:
+def run_together(calls: Sequence[Callable[[], object]]) -> None:
     """Make these calls in as many threads, all at the same time."""
     begin = threading.Barrier(len(calls))
 
@@ -96,8 +96,8 @@ ONCE_EACH = sorted((session, 1) for session in SESSIONS)
 def test_one_session_is_absorbed_once(fake: FakeLLM) -> None:
     """Wrong: concurrent flushes of a session each call the model, or store a second fact."""
     with opened(fake) as memory:
-        say(memory, "s", SAME[0])
-        at_once([lambda: memory.flush("s")] * 10)
+        add(memory, "s", SAME[0])
+        run_together([lambda: memory.flush("s")] * 10)
         assert evidence(memory) == [("s", 1)]
         assert len(fake.requests) == 1
 
@@ -107,10 +107,10 @@ def test_equal_messages_absorbed_concurrently_become_one_fact(fake: FakeLLM) -> 
     with opened(fake) as memory:
 
         def tell() -> None:
-            say(memory, "s", SAME[0])
+            add(memory, "s", SAME[0])
             memory.flush("s")
 
-        at_once([tell] * 10)
+        run_together([tell] * 10)
         assert evidence(memory) == [("s", seq) for seq in range(1, 11)]
 
 
@@ -119,8 +119,8 @@ def test_concurrent_threads_store_a_fact_once(fake: FakeLLM, texts: list[str]) -
     """Wrong: sessions of one user that are absorbed concurrently each store the same fact."""
     with opened(fake) as memory:
         for session, text in zip(SESSIONS, texts, strict=True):
-            say(memory, session, text)
-        at_once([lambda s=session: memory.flush(s) for session in SESSIONS])  # type: ignore[misc]
+            add(memory, session, text)
+        run_together([lambda s=session: memory.flush(s) for session in SESSIONS])  # type: ignore[misc]
         assert evidence(memory) == ONCE_EACH
 
 
@@ -145,7 +145,7 @@ def test_concurrent_processes_store_a_fact_once(fake: FakeLLM, url: str) -> None
     """Wrong: processes over one file each store the same fact."""
     with opened(fake, url) as memory, ExitStack() as stack:
         for session, text in zip(SESSIONS, WORDINGS, strict=True):
-            say(memory, session, text)
+            add(memory, session, text)
         children = []
         for n in range(2):
             command = [sys.executable, "-c", ABSORBER, url, fake.api_base, *SESSIONS[n::2]]
@@ -179,12 +179,12 @@ def test_no_user_delays_another(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch, 
         return answer(body)
 
     with opened(fake) as memory, ThreadPoolExecutor(1) as pool:
-        say(memory, "a0", "ann lives in Oslo.", "ann")
+        add(memory, "a0", "ann lives in Oslo.", "ann")
         memory.flush()
         fake.default = slow
-        say(memory, "a1", "Oslo is home of ann.", "ann")
-        say(memory, "b0", "bob lives in Rome.", "bob")
-        say(memory, "b1", "Rome is home of bob.", "bob")
+        add(memory, "a1", "Oslo is home of ann.", "ann")
+        add(memory, "b0", "bob lives in Rome.", "bob")
+        add(memory, "b1", "Rome is home of bob.", "bob")
         try:
             waiting = pool.submit(memory.flush, "a1")
             assert asked.wait(SECONDS)
@@ -214,7 +214,7 @@ class Fate:
                 raise Cut(step)
 
 
-def kept(store: MemoryStore) -> list[Record]:
+def stored_facts(store: MemoryStore) -> list[Record]:
     return store.records("extractive", "user:ann")
 
 
@@ -222,10 +222,10 @@ def absorbed(fake: FakeLLM, text: str, fate: Fate) -> MemoryStore:
     """Return a store whose second session a worker absorbed, or the next one after a kill."""
     store = MemoryStore()
     with opened(fake, store) as memory:
-        say(memory, "s0", SAME[0])
+        add(memory, "s0", SAME[0])
         memory.flush()
         begin(memory, "s1")
-        say(memory, "s1", text)
+        add(memory, "s1", text)
     worker = opened(fake, watched(store, fate))
     fate.is_on = True
     with suppress(Cut):
@@ -247,15 +247,15 @@ def test_a_killed_worker_leaves_nothing(
     monkeypatch.setattr("agent_memory.engine.leases.LEASE_SECONDS", 0.0)
     monkeypatch.setattr("agent_memory.engine.leases._BEAT_SECONDS", 3600.0)
     whole = Fate()
-    wanted = kept(absorbed(fake, text, whole))
+    wanted = stored_facts(absorbed(fake, text, whole))
     assert {"before put_records", "after put_records", "after lock"} <= set(whole.steps)
     assert sorted(one.text for one in wanted)[-3:] == ["batch"] * 3
     assert len(wanted) == 5  # two claims, three batches
     for step in range(len(whole.steps)):
         fate = Fate(step)
-        assert [(one.id, one.text, one.sources) for one in kept(absorbed(fake, text, fate))] == [
-            (one.id, one.text, one.sources) for one in wanted
-        ], fate.steps[-1]
+        assert [
+            (one.id, one.text, one.sources) for one in stored_facts(absorbed(fake, text, fate))
+        ] == [(one.id, one.text, one.sources) for one in wanted], fate.steps[-1]
 
 
 def test_a_retry_replaces_the_different_fact_of_a_killed_worker(fake: FakeLLM) -> None:
@@ -269,11 +269,11 @@ def test_a_retry_replaces_the_different_fact_of_a_killed_worker(fake: FakeLLM) -
 
     with opened(fake, watched(store, die)) as worker:
         begin(worker, "s")
-        say(worker, "s", SAME[0])
+        add(worker, "s", SAME[0])
         fate.is_on = True
         with pytest.raises(Cut):
             worker.flush()
-    assert sorted(one.text for one in kept(store)) == ["I live in Oslo.", "batch", "batch"]
+    assert sorted(one.text for one in stored_facts(store)) == ["I live in Oslo.", "batch", "batch"]
     other = {"text": "Lives in Norway.", "category": "home", "message": 1, "quote": "I live in"}
     fake.reply_json({"facts": [other]})
     with opened(fake, store) as memory:

@@ -13,7 +13,7 @@ from agent_memory.errors import StoreUnavailable
 from agent_memory.ltm_blocks.versions import erase
 from agent_memory.stores import MemoryStore, open_store
 from agent_memory.testing import watched
-from tests.integration.fact_model import Model, absorbed, remembering, said, texts
+from tests.integration.fact_model import Model, absorbed, dated, remembering, texts
 
 BLOCK = "extractive"
 
@@ -34,23 +34,23 @@ def model() -> Model:
 def test_a_recall_reflects_changes_of_other_processes(url: str, model: Model) -> None:
     """Wrong: a process recalls facts that another has forgotten or deleted, or misses new ones."""
     with remembering(model, url) as one, remembering(model, url) as other:
-        absorbed(one, "s1", said("I live in Oslo"))
+        absorbed(one, "s1", dated("I live in Oslo"))
         assert recalled(other) == recalled(one) == ["Lives in Oslo."]
-        absorbed(other, "s2", said("I row"))
+        absorbed(other, "s2", dated("I row"))
         assert recalled(one) == ["Lives in Oslo.", "Rows."]
         other.session("s1").owner().forget(source="s1")
         assert recalled(one) == ["Rows."]
         other.pop("s2")
         assert recalled(one) == []
-        absorbed(other, "s3", said("I row"))
+        absorbed(other, "s3", dated("I row"))
         assert recalled(one) == ["Rows."]
         other.delete("s3")
         assert recalled(one) == []
-        absorbed(other, "s4", said("I row"))
+        absorbed(other, "s4", dated("I row"))
         assert recalled(one) == ["Rows."]
         other.delete_user("ada")
         assert recalled(one) == []
-        absorbed(other, "s5", said("I row"), user_id="ben")
+        absorbed(other, "s5", dated("I row"), user_id="ben")
         assert recalled(one) == []
         assert recalled(one, "ben") == ["Rows."]
 
@@ -59,8 +59,8 @@ def test_an_unfinished_deletion_hides_facts_of_the_session(model: Model) -> None
     """Wrong: facts of a session are shown although its interrupted deletion hides the session."""
     rome = model.tell("I live in Rome", "Lives in Rome.", ("update", "Lives in Oslo."))
     with remembering(model, keep_contexts=True) as memory:
-        absorbed(memory, "s1", said("I live in Oslo"), said(rome))
-        absorbed(memory, "s2", said("I row"))
+        absorbed(memory, "s1", dated("I live in Oslo"), dated(rome))
+        absorbed(memory, "s2", dated("I row"))
         memory.get("s2", "Where do I live?")
 
         def shown() -> str:
@@ -79,7 +79,7 @@ def test_claims_of_a_repeated_absorb_replace_the_earlier_ones(url: str) -> None:
     """Wrong: a process still recalls claims that another process replaced."""
     model = Model()
     with remembering(model, url) as one, remembering(model, url) as two:
-        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        absorbed(one, "a", dated(model.tell("I have a dog.", "Has a dog.")))
         assert recalled(two) == ["Has a dog."]
         model.finds.clear()
         model.tell("I have a dog.", "Owns a dog.")
@@ -105,13 +105,13 @@ def test_an_erasure_during_another_absorb_takes_effect(url: str) -> None:
         remembering(model, watched(store, watch)) as one,
         remembering(model, url) as two,
     ):
-        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        absorbed(one, "a", dated(model.tell("I have a dog.", "Has a dog.")))
         with remembering(model, url) as third:
-            absorbed(one, "b", said(model.tell("I play chess.", "Plays chess.")))
+            absorbed(one, "b", dated(model.tell("I play chess.", "Plays chess.")))
             left = ["Likes tea.", "Plays chess."]
             assert recalled(third) == ["Has a dog.", "Plays chess."]
             quote = model.tell("I like tea.", "Likes tea.")
-            one.update("b", [said(quote)], user_id="ada")
+            one.update("b", [dated(quote)], user_id="ada")
             armed.append(1)
             one.flush("b")
             assert not armed
@@ -122,11 +122,11 @@ def test_an_erasure_by_a_memory_without_the_block_takes_effect(url: str) -> None
     """Wrong: a process still recalls facts that a memory without the block erased."""
     model = Model()
     with remembering(model, url) as one, remembering(model, url) as two:
-        absorbed(one, "a", said(model.tell("I have a dog.", "Has a dog.")))
+        absorbed(one, "a", dated(model.tell("I have a dog.", "Has a dog.")))
         assert recalled(two) == ["Has a dog."]
         with closing(open_store(url)) as store:
             erase(store, BLOCK, Scope("ada"))
-        absorbed(one, "b", said(model.tell("I like tea.", "Likes tea.")))
+        absorbed(one, "b", dated(model.tell("I like tea.", "Likes tea.")))
         assert recalled(one) == recalled(two) == ["Likes tea."]
         assert texts(two.user("ada").facts()) == ["Likes tea."]
 
@@ -136,7 +136,7 @@ def test_repeated_recalls_read_the_facts_once(model: Model) -> None:
     read: list[str] = []
     store = MemoryStore()
     with remembering(model, watched(store, read.append)) as memory:
-        absorbed(memory, "s1", said("I live in Oslo"))
+        absorbed(memory, "s1", dated("I live in Oslo"))
         recalled(memory)
         read.clear()
         recalled(memory)
@@ -159,7 +159,7 @@ def test_an_interrupted_forget_leaves_no_half_forgotten_fact(model: Model, by: s
 
         broken = watched(store, cut)
         with remembering(model, store) as memory:
-            absorbed(memory, "s1", said("I live in Oslo"), said("I row"), said("Oslo is my home"))
+            absorbed(memory, "s1", *map(dated, ("I live in Oslo", "I row", "Oslo is my home")))
             (oslo,) = [one for one in memory.user("ada").facts() if "Oslo" in one.text]
             assert len(oslo.evidence) == 2
             with remembering(model, broken) as other:

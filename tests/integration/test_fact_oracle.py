@@ -45,7 +45,7 @@ class Absorbed:
     """A history, absorbed by the real block."""
 
     def __init__(self, told: History) -> None:
-        self.told = told
+        self.history = told
         self._store = store = MemoryStore()
         store.existing = set  # the sessions have no logs here
         model = cast("Any", TimelineModel(told))
@@ -60,7 +60,7 @@ class Absorbed:
 
     def absorb(self) -> None:
         """Pass all batches to the block."""
-        for session, messages in self.told.batches:
+        for session, messages in self.history.batches:
             entries = [
                 Entry(
                     session, said[0].seq, Message(role=said[0].role, content=content(said)),
@@ -79,7 +79,7 @@ class Absorbed:
 
     def check(self, said: Sequence[Statement], known: Sequence[datetime]) -> None:
         """Assert that the facts known at these times are the expected ones, at all moments."""
-        moments = self.told.moments()
+        moments = self.history.moments()
         for known_at in known:
             facts = self.facts(known_at)
             right = expected([one for one in said if one.at <= known_at])
@@ -98,7 +98,7 @@ def everything_is_compared() -> Iterator[None]:
 
 
 @cache
-def absorbed_once(seed: int) -> Absorbed:
+def absorbed_history(seed: int) -> Absorbed:
     return Absorbed(history(seed))
 
 
@@ -106,10 +106,10 @@ def absorbed_once(seed: int) -> Absorbed:
 def test_facts_of_any_time_match_the_statements(first: int) -> None:
     """Wrong: a late, early, wrong, repeated or disordered statement gives wrong facts."""
     for seed in range(first, first + 100):
-        absorbed, chance = absorbed_once(seed), random.Random(seed)
-        told = absorbed.told
-        absorbed.check(told.statements, told.said_at())
-        known, moments = around(told.said_at()), told.moments()
+        absorbed, chance = absorbed_history(seed), random.Random(seed)
+        told = absorbed.history
+        absorbed.check(told.statements, told.times())
+        known, moments = around(told.times()), told.moments()
         for known_at, as_of in [(chance.choice(known), chance.choice(moments)) for _ in range(20)]:
             held = absorbed.block.facts(USER, as_of=as_of, known_at=known_at)
             right = expected([one for one in told.statements if one.at <= known_at])
@@ -121,10 +121,10 @@ def test_facts_of_a_completely_stated_life_match_the_truth(first: int) -> None:
     """Wrong: a life that was told completely is not known as it was."""
     seen = 0
     for seed in range(first, first + 100):
-        told = absorbed_once(seed).told
+        told = absorbed_history(seed).history
         if not told.truth or any(one.role != "user" for one in told.statements):
             continue
-        facts = absorbed_once(seed).facts()
+        facts = absorbed_history(seed).facts()
         for thing in {one.thing for one in told.truth}:
             seen += 1
             stretches = [one for one in told.truth if one.thing == thing]
@@ -147,8 +147,8 @@ def test_facts_have_the_times_of_their_statements(first: int) -> None:
     """Wrong: a fact has a wrong begin, end, or time at which it was superseded."""
     seen = 0
     for seed in range(first, first + 100):
-        absorbed = absorbed_once(seed)
-        told, facts = absorbed.told.statements, absorbed.facts()
+        absorbed = absorbed_history(seed)
+        told, facts = absorbed.history.statements, absorbed.facts()
         odd = {
             one.thing
             for one in told
@@ -159,7 +159,7 @@ def test_facts_have_the_times_of_their_statements(first: int) -> None:
                 seen += 1
                 fact = next(fact for fact in facts if _says(fact, one))
                 assert fact.valid_from == one.begin
-                assert fact.valid_to == _over(absorbed.told, one)
+                assert fact.valid_to == _over(absorbed.history, one)
                 assert fact.superseded_at == _superseded(told, one)
     assert seen > 50
 
@@ -196,7 +196,7 @@ def test_a_forgotten_statement_no_longer_affects_facts(first: int) -> None:
     """Wrong: a forgotten statement still affects facts, takes others with it, or comes back."""
     for seed in range(first, first + 100):
         absorbed = Absorbed(history(seed))
-        told, chance = absorbed.told, random.Random(seed)
+        told, chance = absorbed.history, random.Random(seed)
         one = chance.choice(told.statements)
         ways: list[str | Span] = [
             Span(one.session, 1, 999),
@@ -207,7 +207,7 @@ def test_a_forgotten_statement_no_longer_affects_facts(first: int) -> None:
         absorbed.block.forget(USER, what, "")
         gone = [late for late in told.statements if _covers(what, one, late)]
         left = [late for late in told.statements if late not in gone]
-        absorbed.check(left, [*chance.sample(told.said_at(), min(3, len(told.said_at()))), END])
+        absorbed.check(left, [*chance.sample(told.times(), min(3, len(told.times()))), END])
         kept = absorbed.claims()
         absorbed.absorb()
         assert absorbed.claims() <= kept

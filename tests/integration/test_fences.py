@@ -91,7 +91,7 @@ class Place:
             absorb_timeout=self.absorb_timeout,
         )
 
-    def say(self, *texts: str, session: str = "s", user: str | None = "ann") -> None:
+    def add(self, *texts: str, session: str = "s", user: str | None = "ann") -> None:
         given = [{"role": "user", "content": text} for text in texts]
         self.two.update(session, given, user_id=user)
 
@@ -166,7 +166,7 @@ WORK = [absorbs, absorbs_more, deletes, deletes_the_user, pops, retries, replays
 
 
 def appends_more(place: Place) -> None:
-    place.say("four", "five")
+    place.add("four", "five")
     place.two.flush()
 
 
@@ -176,18 +176,18 @@ def is_gone(place: Place) -> None:
 
 def deletes_and_appends(place: Place) -> None:
     place.two.delete("s")
-    place.say("fresh")
+    place.add("fresh")
     place.two.flush()
 
 
 def deletes_and_appends_unabsorbed(place: Place) -> None:
     place.two.delete("s")
-    place.say("fresh", "fruit", "for", "all")
+    place.add("fresh", "fruit", "for", "all")
 
 
 def passes_to_another_user(place: Place) -> None:
     place.two.delete("s")
-    place.say("bob's", user="bob")
+    place.add("bob's", user="bob")
     place.two.flush()
 
 
@@ -197,18 +197,18 @@ def is_shorter(place: Place) -> None:
 
 def pops_and_appends(place: Place) -> None:
     place.two.pop("s", 2)
-    place.say("two, again")
+    place.add("two, again")
     place.two.flush()
 
 
 def pops_and_appends_unabsorbed(place: Place) -> None:
     place.two.pop("s", 2)
-    place.say("two, again")
+    place.add("two, again")
 
 
 def loses_its_user(place: Place) -> None:
     place.two.delete_user("ann")
-    place.say("who am I", session="t", user="ann")
+    place.add("who am I", session="t", user="ann")
     place.two.flush()
 
 
@@ -240,23 +240,23 @@ def prepared(work: Act) -> Place:
     """Return a place with a session that is absorbed in part, or has a dead letter for retries."""
     place = Place()
     if work in (absorbs, takes_a_turn):
-        place.say("one", "two", "three")
+        place.add("one", "two", "three")
         place.two.components.store.schedule_all()
         return place
     if work is absorbs_more:
-        place.say("one")
+        place.add("one")
         place.two.flush()
-        place.say("two", "three")
+        place.add("two", "three")
         return place
     if work is retries:
         broken = place.two.blocks["notebook"]
-        place.say("one", "two", "three")
+        place.add("one", "two", "three")
         object.__setattr__(broken, "step", _fails)
         place.two.flush()
         object.__setattr__(broken, "step", lambda step: None)
         assert len(operations.dead_letters(place.two)) == 1
         return place
-    place.say("one", "two", "three")
+    place.add("one", "two", "three")
     place.two.flush()
     return place
 
@@ -295,7 +295,7 @@ def _meanwhile(place: Place, between: Act) -> None:
 
 def marked() -> Place:
     place = Place()
-    place.say("old")
+    place.add("old")
     head = place.store.head("s")
     assert head is not None
     assert place.store.move(replace(head, deleting=True))
@@ -304,14 +304,14 @@ def marked() -> Place:
 
 def filled() -> Place:
     place = Place()
-    place.say("one", "two", "three")
+    place.add("one", "two", "three")
     place.two.flush()
     return place
 
 
 def nobodys() -> Place:
     place = Place()
-    place.say("one", "two", user=None)
+    place.add("one", "two", user=None)
     return place
 
 
@@ -326,7 +326,7 @@ def nobodys() -> Place:
 )
 def test_completing_a_deletion_keeps_the_next_session(work: Callable[[Place], object]) -> None:
     """Wrong: a worker that completes a deletion also deletes the new session under that id."""
-    for place in stalled(marked, lambda place: place.say("fresh", user=None)):
+    for place in stalled(marked, lambda place: place.add("fresh", user=None)):
         work(place)
         if place.steps.at:
             said = [entry.message.text() for entry in place.two.history("s")]
@@ -337,7 +337,7 @@ def test_completing_a_deletion_keeps_the_next_session(work: Callable[[Place], ob
 
 def test_pops_and_deletions_remove_no_newer_message() -> None:
     """Wrong: a pop or a deletion removes a newer message that it does not return."""
-    for place in stalled(filled, lambda place: place.say("four")):
+    for place in stalled(filled, lambda place: place.add("four")):
         taken = [message.text() for message in place.one.pop("s", 1)]
         if place.steps.at:
             left = [entry.message.text() for entry in place.two.history("s")]
@@ -353,12 +353,12 @@ def test_pops_and_deletions_remove_no_newer_message() -> None:
 
 
 def gets_a_user_and_is_absorbed(place: Place) -> None:
-    place.say("I am Ann")
+    place.add("I am Ann")
     place.two.flush()
 
 
 @pytest.mark.parametrize(
-    "between", [lambda place: place.say("I am Ann"), gets_a_user_and_is_absorbed]
+    "between", [lambda place: place.add("I am Ann"), gets_a_user_and_is_absorbed]
 )
 @pytest.mark.parametrize("work", [absorbs, takes_a_turn, pops, deletes, replays])
 def test_records_move_to_the_user_that_a_session_gets(work: Act, between: Act) -> None:
@@ -378,7 +378,7 @@ def test_a_block_that_failed_to_forget_leaves_no_records_of_the_session() -> Non
             raise ValueError("can not forget")
 
     object.__setattr__(notebook, "step", fails)
-    place.say("I am Ann")
+    place.add("I am Ann")
     for _ in range(3):
         place.two.flush()
     assert operations.dead_letters(place.two) == []
@@ -407,7 +407,7 @@ def test_late_writes_are_fixed(call: str, between: Act, monkeypatch: pytest.Monk
         if step in broken:
             over.wait(60)
 
-    place.say("one", "two", "three")
+    place.add("one", "two", "three")
     object.__setattr__(place.one.blocks["notebook"], "step", hangs)
     assert [done.error for done in place.one.flush() if done.block == "notebook"] != [None]
     between(place)

@@ -90,7 +90,7 @@ FACTS = StaticMemory(facts=["The office opens at eight."])
 COUNTER = TokenCounter()
 
 
-def told(memory: AgentMemory, **how: Any) -> list[dict[str, Any]]:
+def shown_messages(memory: AgentMemory, **how: Any) -> list[dict[str, Any]]:
     context = memory.get("s", "When does the office open?", **how)
     chat = context.to_messages()
     assert COUNTER.context(chat) == context.tokens <= context.max_tokens
@@ -108,7 +108,7 @@ def test_there_is_one_system_message_at_the_top(system: Any) -> None:
             memory.update("s", {"role": "system", "content": system})
         for i in range(12):
             memory.update("s", {"role": "user", "content": f"Item {i} is coded QX-{i} for good."})
-        chat = told(memory)
+        chat = shown_messages(memory)
         assert [one["role"] for one in chat].count("system") == 1
         top = str(chat[0]["content"])
         parts = [top.find(one) for one in ("Be short.", "<summary>", "<memory>")]
@@ -119,11 +119,11 @@ def test_there_is_one_system_message_at_the_top(system: Any) -> None:
         before = str(memory.history("s")[0].message.content)
         assert "<summary>" not in before  # the log stores the original message
         for budget in (64, 90, 120, 200):
-            small = told(memory, max_tokens=budget)
+            small = shown_messages(memory, max_tokens=budget)
             assert sum(one["role"] == "system" for one in small) <= 1
 
 
 def test_a_context_without_memory_has_no_system_message() -> None:
     """Wrong: a context has an empty system message."""
     with AgentMemory("memory://", blocks=[], memory_role="leading") as memory:
-        assert [one["role"] for one in told(memory)] == ["user"]
+        assert [one["role"] for one in shown_messages(memory)] == ["user"]

@@ -14,7 +14,7 @@ from agent_memory.errors import Conflict, InvalidMessage, SessionOfAnotherUser
 from tests.processes import check_fork, check_writers
 
 
-def said(text: str, role: str = "user") -> dict[str, Any]:
+def text_message(text: str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "content": text}
 
 
@@ -27,7 +27,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AgentMemo
         yield memory
 
 
-def at_once(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
+def queue_together(memory: AgentMemory, calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
     """Start calls that wait in the append queue in this order, and return their results."""
     queue = memory._appender._queue
     assert queue is not None
@@ -53,19 +53,19 @@ def update(memory: AgentMemory, session: str, message: Any, **more: Any) -> Call
 
 def test_each_call_of_a_batch_gets_its_own_result(memory: AgentMemory) -> None:
     """Wrong: a refused append fails others in its batch, or a call gets the result of another."""
-    memory.update("anas", said("first"), user_id="ana")
-    memory.update("bens", said("ben's"), user_id="ben")
-    one, of_ben, no_role, late, two, again, other, new = at_once(
+    memory.update("anas", text_message("first"), user_id="ana")
+    memory.update("bens", text_message("ben's"), user_id="ben")
+    one, of_ben, no_role, late, two, again, other, new = queue_together(
         memory,
         [
-            update(memory, "anas", said("one"), user_id="ana"),
-            update(memory, "bens", said("not ben"), user_id="ana"),
-            update(memory, "anas", said("?", "nobody"), user_id="ana"),
-            update(memory, "anas", said("late"), user_id="ana", expected_end=1),
-            update(memory, "anas", said("two"), user_id="ana", key="k"),
-            update(memory, "anas", said("two"), user_id="ana", key="k"),
-            update(memory, "anas", said("else"), user_id="ana", key="k"),
-            update(memory, "new", said("hello"), user_id="cy"),
+            update(memory, "anas", text_message("one"), user_id="ana"),
+            update(memory, "bens", text_message("not ben"), user_id="ana"),
+            update(memory, "anas", text_message("?", "nobody"), user_id="ana"),
+            update(memory, "anas", text_message("late"), user_id="ana", expected_end=1),
+            update(memory, "anas", text_message("two"), user_id="ana", key="k"),
+            update(memory, "anas", text_message("two"), user_id="ana", key="k"),
+            update(memory, "anas", text_message("else"), user_id="ana", key="k"),
+            update(memory, "new", text_message("hello"), user_id="cy"),
         ],
     )
     assert [head.result(30).end for head in (one, two, again, new)] == [2, 3, 3, 1]

@@ -74,13 +74,13 @@ WHICH = "On which port does the Kestrel staging database listen?"
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> str:
+def file(tmp_path: Path) -> str:
     path = write(tmp_path / "t.jsonl", claude(ASKED, ANSWERED))
     hook("Stop", event(transcript_path=path))
     return path
 
 
-def test_a_hook_recalls_an_earlier_session(told: str) -> None:
+def test_a_hook_recalls_an_earlier_session(file: str) -> None:
     """Wrong: a hook does not recall an earlier session, or recalls the agent's own one."""
     for name in ("UserPromptSubmit", "SessionStart"):
         text = context(hook(name, event("other", prompt=WHICH)))
@@ -92,13 +92,13 @@ def test_a_hook_recalls_an_earlier_session(told: str) -> None:
     assert hook("SessionStart", event("other", cwd="/elsewhere")) == ""
 
 
-def test_a_hook_recalls_messages_by_meaning(told: str) -> None:
+def test_a_hook_recalls_messages_by_meaning(file: str) -> None:
     """Wrong: a hook recalls a message only if it shares words with the prompt."""
     given = event("other", prompt="how can i connect to our pre-production postgres?")
     assert ASKED in context(hook("UserPromptSubmit", given))
 
 
-def test_hooks_apply_settings(told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_apply_settings(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a hook ignores a configuration file or a namespace of the environment."""
     (tmp_path / "c.toml").write_text("max_tokens = 9000\nblocks = []\n")
     given = event("other", prompt=WHICH)
@@ -107,38 +107,38 @@ def test_hooks_apply_settings(told: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert hook("UserPromptSubmit", given) == ""
 
 
-def test_a_repeated_hook_reads_and_stores_only_new_messages(told: str, tmp_path: Path) -> None:
+def test_a_repeated_hook_reads_and_stores_only_new_messages(file: str, tmp_path: Path) -> None:
     """Wrong: a hook stores messages twice, or reads the transcript from its beginning each time."""
-    given = event(transcript_path=told)
+    given = event(transcript_path=file)
     hook("Stop", given)
     assert log() == [ASKED, ANSWERED]
-    write(Path(told), claude("Next?", first=2), "a", '{"type":"assistant","uuid":"u3","mess')
+    write(Path(file), claude("Next?", first=2), "a", '{"type":"assistant","uuid":"u3","mess')
     hook("PreCompact", given)
     assert log() == [ASKED, ANSWERED, "Next?"]
-    whole = Path(told).read_bytes()
+    whole = Path(file).read_bytes()
     rest = b'age":{"role":"assistant","content":"Done."}}\n'
     # replace what was read already: the hook must not read it again
-    Path(told).write_bytes(b"#" * (whole.rindex(b"\n")) + whole[whole.rindex(b"\n") :] + rest)
+    Path(file).write_bytes(b"#" * (whole.rindex(b"\n")) + whole[whole.rindex(b"\n") :] + rest)
     hook("SessionEnd", given)
     assert log() == [ASKED, ANSWERED, "Next?", "Done."]
 
 
-def test_a_hook_does_not_restore_deleted_messages(told: str) -> None:
+def test_a_hook_does_not_restore_deleted_messages(file: str) -> None:
     """Wrong: the next hook of a deleted session stores the deleted messages again."""
     with AgentMemory("m.db") as memory:
         memory.delete("claude-code:s", user_id="ana")
-    write(Path(told), claude("And now?", first=2), "a")
-    hook("Stop", event(transcript_path=told))
+    write(Path(file), claude("And now?", first=2), "a")
+    hook("Stop", event(transcript_path=file))
     assert log() == ["And now?"]
 
 
-def test_a_message_that_cannot_be_stored_does_not_block_later_ones(told: str) -> None:
+def test_a_message_that_cannot_be_stored_does_not_block_later_ones(file: str) -> None:
     """Wrong: a changed message under a known id keeps later messages from being stored."""
     changed = claude("Something else.", ANSWERED, "Third.", "Fourth.")
-    write(Path(told), changed)
+    write(Path(file), changed)
     with AgentMemory("m.db") as memory:
         memory.values("ana").clear(("hooks",))
-    hook("Stop", event(transcript_path=told))
+    hook("Stop", event(transcript_path=file))
     assert log() == [ASKED, ANSWERED, "Third.", "Fourth."]
 
 
@@ -163,7 +163,7 @@ def test_after_a_compaction_the_session_itself_is_quoted(tmp_path: Path) -> None
     assert "Which port" not in text
 
 
-def test_a_hook_neither_reads_nor_changes_another_users_session(told: str, tmp_path: Path) -> None:
+def test_a_hook_neither_reads_nor_changes_another_users_session(file: str, tmp_path: Path) -> None:
     """Wrong: a hook writes into another user's session, or recalls from it."""
     given = event(transcript_path=write(tmp_path / "e.jsonl", claude("mine", "yours")))
     options = ["hook", "Stop", "--user", "eve", "--store", "sqlite:///m.db", "--strict"]
@@ -199,7 +199,7 @@ def test_a_failing_hook_does_not_stop_the_agent(failure: str, tmp_path: Path) ->
     assert invoke([*options, "--strict"], given).exit_code == 1
 
 
-def test_a_locked_or_damaged_database_does_not_stop_the_agent(told: str) -> None:
+def test_a_locked_or_damaged_database_does_not_stop_the_agent(file: str) -> None:
     """Wrong: a hook waits for a writer, or a damaged database stops the agent."""
     given = event("other", prompt=WHICH)
     assert ASKED in context(hook("UserPromptSubmit", given))

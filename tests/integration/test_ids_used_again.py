@@ -128,7 +128,7 @@ def test_no_call_returns_the_next_users_text(memory: AgentMemory, store: Raced, 
     """Wrong: a call returns messages of another user, who took the session's id meanwhile."""
     store.moment, ask = CALLS[call]
     store.heads = 0
-    told = _told(ask, memory)
+    told = _outcome(ask, memory)
     assert "4711" not in told
     assert "Conflict" not in told
     assert "4711" in str(memory.history("s", user_id="ben"))
@@ -141,12 +141,12 @@ def _edited(memory: AgentMemory) -> object:
         seen.extend(log)
         return log[:-1]
 
-    return _told(lambda memory: memory.edit("s", change, user_id="ana"), memory), seen
+    return _outcome(lambda memory: memory.edit("s", change, user_id="ana"), memory), seen
 
 
 def _exported(memory: AgentMemory) -> str:
     file = io.StringIO()
-    told = _told(lambda memory: memory.session("s", "ana").export(file), memory)
+    told = _outcome(lambda memory: memory.session("s", "ana").export(file), memory)
     return file.getvalue() + told
 
 
@@ -172,7 +172,7 @@ def test_no_call_changes_the_session_of_the_next_user_of_an_id(
 ) -> None:
     """Wrong: a call changes the session of another user, who took its id meanwhile."""
     store.moment, store.heads = moment, 0
-    told = _told(call, memory)
+    told = _outcome(call, memory)
     store.moment = ""
     assert "4711" not in told
     assert len(memory.history("s", user_id="ben")) == 5
@@ -192,7 +192,7 @@ def test_an_update_does_not_return_the_head_of_the_next_user(store: Raced, overf
         assert there.components.work.after_update(head).user_id == "ana"
 
 
-def _told(call: Callable[[AgentMemory], Any], memory: AgentMemory) -> str:
+def _outcome(call: Callable[[AgentMemory], Any], memory: AgentMemory) -> str:
     try:
         return str(call(memory))
     except AgentMemoryError as error:

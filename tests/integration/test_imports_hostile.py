@@ -34,7 +34,7 @@ def bring(memory: AgentMemory, path: Path, source: str = "chatgpt") -> Any:
     return done
 
 
-def told(memory: AgentMemory) -> dict[str, list[str]]:
+def stored_texts(memory: AgentMemory) -> dict[str, list[str]]:
     return {
         head.session_id: [entry.message.text() for entry in memory.history(head.session_id)]
         for head in memory.sessions(limit=1_000)
@@ -48,7 +48,7 @@ def test_a_bad_conversation_does_not_stop_the_others(tmp_path: Path, memory: Age
     path = tmp_path / "c.json"
     path.write_text(f"\ufeff[{good[0]}, {', '.join(bad)}, {good[1]}, {good[2][:-9]}", "utf-8")
     done = bring(memory, path)
-    assert told(memory) == {"chatgpt/a": ["q"], "chatgpt/b": ["q"]}
+    assert stored_texts(memory) == {"chatgpt/a": ["q"], "chatgpt/b": ["q"]}
     where = [one.where.split(" (")[0] for one in done.unread]
     assert where == [
         "c.json, element 2", "c.json, element 3", "c.json, element 4", "c.json, element 5",
@@ -80,7 +80,7 @@ def test_bad_messages_are_skipped_and_reported(tmp_path: Path, memory: AgentMemo
         gpt("z", parent="m"),
     )
     done = bring(memory, write_json(tmp_path / "c.json", [chat]))
-    assert told(memory) == {"chatgpt/c": ["a", "n", "half \ud83d", "[x]", "z"]}
+    assert stored_texts(memory) == {"chatgpt/c": ["a", "n", "half \ud83d", "[x]", "z"]}
     assert [one.where.rpartition(" ")[2] for one in done.unread] == ["b", "m", "h"]
 
 
@@ -90,7 +90,7 @@ def test_ids_that_a_store_cannot_hold_are_replaced(tmp_path: Path, memory: Agent
     chats = [gpt_chat(name, gpt("q", text=str(n)), title="\ud83d") for n, name in enumerate(names)]
     done = bring(memory, write_json(tmp_path / "c.json", chats))
     assert (done.failed, done.new_sessions) == (0, 5)
-    assert sorted(text for (text,) in told(memory).values()) == list("01234")
+    assert sorted(text for (text,) in stored_texts(memory).values()) == list("01234")
 
 
 def test_parent_cycles_and_many_branches_are_imported(tmp_path: Path, memory: AgentMemory) -> None:
@@ -102,7 +102,7 @@ def test_parent_cycles_and_many_branches_are_imported(tmp_path: Path, memory: Ag
     deep += [gpt(f"b{n}", "assistant", parent=f"n{n}") for n in range(0, 2_000, 10)]
     chats = [circle, itself, gpt_chat("d", *deep, current="n1999")]
     done = bring(memory, write_json(tmp_path / "c.json", chats))
-    found = told(memory)
+    found = stored_texts(memory)
     assert found["chatgpt/o"] == ["a", "b", "c"]
     assert found["chatgpt/i"] == ["a"]
     assert (len(found["chatgpt/d"]), found["chatgpt/d~b20"]) == (2_000, ["n20", "b20"])
@@ -114,7 +114,7 @@ def test_a_repeated_line_is_imported_once(tmp_path: Path, memory: AgentMemory) -
     lines = [code("a", None, "user", "one")] * 2 + [code("a", None, "user", "other")]
     lines += [code("b", "a", "user", "two")]
     done = bring(memory, write_lines(tmp_path / "s.jsonl", lines), "claude-code")
-    assert told(memory) == {"claude-code/s-1": ["one", "two"]}
+    assert stored_texts(memory) == {"claude-code/s-1": ["one", "two"]}
     assert [one.where for one in done.unread] == ["s.jsonl, line 3"]
 
 
@@ -127,7 +127,7 @@ def test_only_the_message_above_the_limit_is_skipped(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "l.jsonl", lines)
     with AgentMemory(store="memory://", blocks=[], max_message_bytes=100_000) as memory:
         done = bring(memory, path, "jsonl")
-        assert [len(text) for text in told(memory)["s"]] == [6, 5, 40_000]
+        assert [len(text) for text in stored_texts(memory)["s"]] == [6, 5, 40_000]
         assert [one.where for one in done.unread] == ["l.jsonl, line 2"]
 
 
@@ -140,7 +140,7 @@ def test_a_zip_bomb_and_a_damaged_archive_are_reported(tmp_path: Path, memory: A
                 member.write(b" " * 1024 * 1024)
         file.writestr("more/conversations-001.json", json.dumps([gpt_chat("c", gpt("q"))]))
     done = bring(memory, bomb)
-    assert told(memory) == {"chatgpt/c": ["q"]}
+    assert stored_texts(memory) == {"chatgpt/c": ["q"]}
     assert "times its size" in done.unread[0].why
     chats = [gpt_chat(f"c{n}", gpt("q", text=os.urandom(50).hex())) for n in range(200)]
     damaged = tmp_path / "damaged.zip"
@@ -160,7 +160,7 @@ def test_an_import_skips_circular_links_and_pipes(tmp_path: Path, memory: AgentM
     (tmp_path / "p" / "gone.jsonl").symlink_to("nowhere")
     os.mkfifo(tmp_path / "p" / "pipe.jsonl")
     done = bring(memory, tmp_path, "claude-code")
-    assert told(memory) == {"claude-code/s-1": ["one"]}
+    assert stored_texts(memory) == {"claude-code/s-1": ["one"]}
     assert [one.where for one in done.unread] == ["p/gone.jsonl", "p/pipe.jsonl", "p/self.jsonl"]
 
 
@@ -181,7 +181,7 @@ def test_other_files_are_refused(tmp_path: Path, memory: AgentMemory, source: st
         with suppress(InvalidInput):
             done = import_chats(memory, path, source, user_id="ana")
             assert done.failed or path.name == "empty.json" or done.left_out
-    assert told(memory) == {}
+    assert stored_texts(memory) == {}
 
 
 def test_only_the_row_with_invalid_utf8_is_skipped(tmp_path: Path, memory: AgentMemory) -> None:
@@ -195,7 +195,7 @@ def test_only_the_row_with_invalid_utf8_is_skipped(tmp_path: Path, memory: Agent
         database.execute(f"UPDATE agent_messages SET message_data = {no_text} WHERE id = 2")
     database.close()
     done = bring(memory, path, "openai-agents")
-    assert told(memory) == {"s": ["hi", "hi"]}
+    assert stored_texts(memory) == {"s": ["hi", "hi"]}
     assert [str(one) for one in done.unread] == ["a.db, agent_messages, row 2: not UTF-8 text"]
 
 

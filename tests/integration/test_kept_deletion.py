@@ -44,7 +44,7 @@ def keep(memory: AgentMemory, user: str | None, session_id: str) -> None:
     mine.owner().skills().save(Skill(name, f"How to find {word}."))
 
 
-def seen(memory: AgentMemory, user: str | None, session_id: str) -> str:
+def readable(memory: AgentMemory, user: str | None, session_id: str) -> str:
     """Return all that a user and their model can read, by handle, tool and context."""
     mine = memory.session(session_id, user)
     read = [
@@ -78,7 +78,7 @@ def test_blocks_return_only_data_of_the_user(memory: AgentMemory) -> None:
     """Wrong: a block returns another user's data."""
     with memory:
         for user, session_id in (("ada", "ada1"), ("ben", "ben2"), (None, "alone"), ("eve", "e")):
-            told = seen(memory, user, session_id)
+            told = readable(memory, user, session_id)
             for other in {"ada", "ben", "nobody"} - {user or "nobody"}:
                 assert f"canary-{other}" not in told
             if user != "eve":
@@ -107,16 +107,16 @@ def test_a_deleted_user_leaves_nothing(
     """Wrong: a block keeps data of a deleted user, or loses another user's."""
     with memory:
         memory.user("ada").values().put(("own",), "word", "canary-ada, of no session")
-        assert canary("ada", "ada1") in seen(memory, "ada", "ada1")  # which fills the caches
+        assert canary("ada", "ada1") in readable(memory, "ada", "ada1")  # which fills the caches
         way(memory, lambda it: it.delete_user("ada"))
         if way is by_another:  # only a memory with this block knows its folder
             memory.blocks["skills"].delete(Scope("ada"))
         owners = ["user:ada", "session:ada1", "session:ada2"]
         assert not left(store, *owners, *map(version_owner, owners))
         for session_id in ("ada1", "ada2", "new"):
-            assert "canary-ada" not in seen(memory, "ada", session_id)
-        assert canary("ben", "ben1") in seen(memory, "ben", "ben1")
-        assert canary(None, "alone") in seen(memory, None, "alone")
+            assert "canary-ada" not in readable(memory, "ada", session_id)
+        assert canary("ben", "ben1") in readable(memory, "ben", "ben1")
+        assert canary(None, "alone") in readable(memory, None, "alone")
     files = [file for file in tmp_path.rglob("*") if file.is_file() and "-wal" not in file.name]
     assert not [file for file in files if b"canary-ada" in file.read_bytes()]
 
@@ -128,11 +128,11 @@ def test_a_deleted_session_leaves_none_of_its_own_data(
     """Wrong: data of a deleted session is left, in the store, a folder or a cache."""
     with memory:
         for user, session_id in (("ada", "ada1"), (None, "alone")):
-            assert canary(user, session_id) in seen(memory, user, session_id)
+            assert canary(user, session_id) in readable(memory, user, session_id)
         way(memory, lambda it: it.delete("ada1"))
         assert not [one for one in left(store, "user:ada") if one.session_id == "ada1"]
         assert not left(store, "session:ada1")
-        told, own = seen(memory, "ada", "ada2"), canary("ada", "ada2")
+        told, own = readable(memory, "ada", "ada2"), canary("ada", "ada2")
         ada = memory.session("ada2", "ada")
         assert [one.text for one in ada.owner().notes().all()] == [f"A note on {own}."]
         assert [one.text for one in ada.owner().spatial().all()] == [f"Saw {own}."]
@@ -145,7 +145,7 @@ def test_a_deleted_session_leaves_none_of_its_own_data(
         assert not left(store, "session:alone", version_owner("session:alone"))
         if way is by_another:  # only a memory with this block knows its folder
             memory.blocks["skills"].delete(Scope(None, "alone"))
-        assert canary(None, "alone") not in seen(memory, None, "alone")
+        assert canary(None, "alone") not in readable(memory, None, "alone")
         assert not list(tmp_path.rglob("skill-nobody-*"))
 
 

@@ -11,7 +11,7 @@ import pytest
 from agent_memory import AgentMemory, Message, Recall
 from agent_memory.core.records import Record, Scope
 from agent_memory.errors import InvalidInput, SessionDeleting, SessionOfAnotherUser
-from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords, Whose, plain_json
+from agent_memory.ltm_blocks.keyed_records import CollectionBlock, KeyedRecords, Owner, plain_json
 from agent_memory.stores.base import Store
 from agent_memory.testing import watched
 from agent_memory.testing.contract import together
@@ -27,8 +27,8 @@ class Keeper(CollectionBlock):
 
     kind: Literal["keeper"] = "keeper"
 
-    def open(self, scope: Scope, whose: Whose = "user") -> KeyedRecords:
-        return KeyedRecords(self.resources, self.name, scope, whose)
+    def open(self, scope: Scope, kind: Owner = "user") -> KeyedRecords:
+        return KeyedRecords(self.resources, self.name, scope, kind)
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         return []
@@ -86,22 +86,22 @@ def test_put_stores_the_time_argument(block: Keeper) -> None:
     assert texts(keyed) == ["old", "new"]
 
 
-@pytest.mark.parametrize("whose", ["user", "session"])
-def test_a_record_creates_its_session(block: Keeper, store: Store, whose: Whose) -> None:
+@pytest.mark.parametrize("kind", ["user", "session"])
+def test_a_record_creates_its_session(block: Keeper, store: Store, kind: Owner) -> None:
     """Wrong: a record makes no session: a deletion misses it, or another user takes its id."""
-    block.open(ADA, whose).put("k", "of ada")
+    block.open(ADA, kind).put("k", "of ada")
     head = store.head("s-ada")
     assert (head.user_id, head.end) == ("ada", 0)
     with pytest.raises(SessionOfAnotherUser):
-        block.open(Scope("ben", "s-ada"), whose).put("k", "of ben")
-    assert texts(block.open(ADA, whose)) == ["of ada"]
+        block.open(Scope("ben", "s-ada"), kind).put("k", "of ben")
+    assert texts(block.open(ADA, kind)) == ["of ada"]
     assert raw(store, block.open(Scope("ben"))) == []
 
 
 def test_reading_creates_no_session(block: Keeper, store: Store) -> None:
     """Wrong: reading creates a session."""
-    for whose in ("user", "session"):
-        keyed = block.open(ADA, whose)
+    for kind in ("user", "session"):
+        keyed = block.open(ADA, kind)
         assert keyed.all() == []
         keyed.drop("k")
         keyed.clear()
@@ -174,11 +174,11 @@ def test_a_session_being_deleted_is_not_read(store: Store, block: Keeper) -> Non
 
 
 @pytest.mark.parametrize(
-    ("whose", "step", "again"),
+    ("kind", "step", "again"),
     [("user", "after put_records", None), ("user", "before put_records", "ada"),
      ("session", "before put_records", None), ("session", "before put_records", "ben")],
 )  # fmt: skip
-def test_a_late_record_is_deleted(store: Store, whose: Whose, step: str, again: str | None) -> None:
+def test_a_late_record_is_deleted(store: Store, kind: Owner, step: str, again: str | None) -> None:
     """Wrong: a record written during the session's deletion is left."""
     armed = [False]
 
@@ -191,7 +191,7 @@ def test_a_late_record_is_deleted(store: Store, whose: Whose, step: str, again: 
                     other.update("s-ada", {"role": "user", "content": "Hi"}, user_id=again)
 
     with AgentMemory(store=watched(store, delete), blocks=[Keeper()]) as memory:
-        keyed = keeper(memory).open(ADA, whose)
+        keyed = keeper(memory).open(ADA, kind)
         keyed.put("k1", "before")
         armed[0] = True
         with pytest.raises(SessionDeleting):

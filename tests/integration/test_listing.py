@@ -13,7 +13,7 @@ from tests.kit import texts
 BEGUN = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def said(text: str, minutes: int = 0, **more: Any) -> dict[str, Any]:
+def message(text: str, minutes: int = 0, **more: Any) -> dict[str, Any]:
     at = BEGUN + timedelta(minutes=minutes)
     return {"role": "user", "content": text, "created_at": at, **more}
 
@@ -25,8 +25,8 @@ def ids(memory: AgentMemory, **how: Any) -> list[str]:
 def test_sessions_are_listed_by_prefix_and_newest_first(memory: AgentMemory) -> None:
     """Wrong: a list omits a session, repeats one, or contains another user's."""
     for number, name in enumerate(["a-1", "a-2", "a", "b-1", "a-3", "aa"]):
-        memory.update(name, said("hi", number), user_id="ana" if number % 2 else "ben")
-    memory.update("a-1", said("again", 99))
+        memory.update(name, message("hi", number), user_id="ana" if number % 2 else "ben")
+    memory.update("a-1", message("again", 99))
     assert ids(memory, prefix="a-") == ["a-1", "a-2", "a-3"]
     assert ids(memory, prefix="a") == ["a", "a-1", "a-2", "a-3", "aa"]
     assert ids(memory, prefix="a", limit=2, after="a-1") == ["a-2", "a-3"]
@@ -47,7 +47,7 @@ def test_sessions_are_listed_by_prefix_and_newest_first(memory: AgentMemory) -> 
 def test_a_head_contains_updated_at_and_metadata(memory: AgentMemory) -> None:
     """Wrong: a head has a wrong `updated_at`, or metadata from before a deletion."""
     assert memory.head("s") is None
-    memory.update("s", [said("hi"), said("there", 5)], user_id="ana")
+    memory.update("s", [message("hi"), message("there", 5)], user_id="ana")
     head = memory.head("s")
     assert head.updated_at == BEGUN + timedelta(minutes=5)
     assert (head.end, head.metadata) == (2, {})
@@ -60,17 +60,17 @@ def test_a_head_contains_updated_at_and_metadata(memory: AgentMemory) -> None:
     with pytest.raises(InvalidInput):
         memory.describe("s", {"of": {1, 2}})
     memory.delete("s")
-    memory.update("s", said("anew"), user_id="ana")
+    memory.update("s", message("anew"), user_id="ana")
     assert session.head().metadata == {}  # type: ignore[union-attr]
 
 
 def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
     """Wrong: an edit rewrites unchanged messages, loses times, or returns the old head."""
-    memory.update("s", [said(str(number), number, id=f"m{number}") for number in range(5)])
+    memory.update("s", [message(str(number), number, id=f"m{number}") for number in range(5)])
     before = memory.history("s")
 
     def corrected(log: list[Entry]) -> list[Any]:
-        return [said("two", 2) if one.message.text() == "2" else one for one in log]
+        return [message("two", 2) if one.message.text() == "2" else one for one in log]
 
     head = memory.edit("s", corrected)
     assert texts(memory) == ["0", "1", "two", "3", "4"]
@@ -84,8 +84,8 @@ def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
     assert memory.edit("s", lambda log: []).end == 0
     small = AgentMemory("memory://", max_message_bytes=1_000)
     with small, pytest.raises(MessageTooLarge):
-        small.edit("s", lambda log: [said("x" * 2_000)])
-    assert memory.edit("new", lambda log: [said("begun")], user_id="ana").user_id == "ana"
+        small.edit("s", lambda log: [message("x" * 2_000)])
+    assert memory.edit("new", lambda log: [message("begun")], user_id="ana").user_id == "ana"
     for wrong in (None, "text", {"role": "user"}, [3]):
         with pytest.raises(InvalidInput):
             memory.edit("new", lambda log, wrong=wrong: wrong)  # type: ignore[misc]
@@ -95,7 +95,7 @@ def test_a_log_is_edited_in_one_step(memory: AgentMemory) -> None:
 def test_a_message_removed_by_an_edit_is_not_recalled(tmp_path: Path) -> None:
     """Wrong: a block still recalls a message that an edit removed, or forgets another."""
     with AgentMemory(store=f"sqlite:///{tmp_path}/m.db", blocks=[VectorMemory()]) as memory:
-        messages = [said("My dog is called Rex."), said("I live in Lisbon.", 1)]
+        messages = [message("My dog is called Rex."), message("I live in Lisbon.", 1)]
         memory.update("s", messages, user_id="a")
         memory.flush("s")
         memory.edit("s", lambda log: log[1:])
@@ -107,14 +107,14 @@ def test_a_message_removed_by_an_edit_is_not_recalled(tmp_path: Path) -> None:
 
 def test_an_edit_during_an_update_loses_no_message(memory: AgentMemory) -> None:
     """Wrong: an edit overwrites a message that was stored while its function ran."""
-    memory.update("s", said("one"))
+    memory.update("s", message("one"))
     asked: list[int] = []
 
     def change(log: list[Entry]) -> list[Any]:
         asked.append(len(log))
         if len(asked) == 1:
-            memory.update("s", said("said meanwhile", 1))
-        return [*log[1:], said("last", 2)]
+            memory.update("s", message("said meanwhile", 1))
+        return [*log[1:], message("last", 2)]
 
     memory.edit("s", change)
     assert asked[-1] == 2

@@ -153,7 +153,7 @@ def test_a_retry_waits_for_retry_after(
     assert wait <= waited <= wait + 0.02
 
 
-def test_waits_grow(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_between_retries_grow(fake: FakeLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: waits between retries do not grow, or exceed `max_wait`."""
     waits = note_waits(monkeypatch)
     fake.fail(500, times=5)

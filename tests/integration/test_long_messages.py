@@ -65,13 +65,13 @@ def remembering(store: Any, budget: int = LARGE) -> Iterator[AgentMemory]:
         yield memory
 
 
-def found(memory: AgentMemory, **more: Any) -> list[Recall]:
+def needle_recalls(memory: AgentMemory, **more: Any) -> list[Recall]:
     """Return the recalls for the question that contain the needle."""
     recalls = memory.search(QUESTION, **{"user_id": "ada", **more})
     return [one for one in recalls if NEEDLE in one.text]
 
 
-def kept(store: Store, session_id: str = "s") -> list[Record]:
+def records_of(store: Store, session_id: str = "s") -> list[Record]:
     """Return all records of a session, in the order of its log."""
     pages = [page for page, _ in store.all_vectors("vector", session_id=session_id)]
     records = [record for page in pages for record in page]
@@ -79,7 +79,7 @@ def kept(store: Store, session_id: str = "s") -> list[Record]:
 
 
 def ids(store: Store) -> list[str]:
-    return [one.id for one in kept(store)]
+    return [one.id for one in records_of(store)]
 
 
 def test_text_at_the_end_of_a_long_message_is_found(url: str) -> None:
@@ -93,7 +93,7 @@ def test_text_at_the_end_of_a_long_message_is_found(url: str) -> None:
         assert first.sources == (("s", 3),)
         assert first.text.startswith("user: … ")
         assert first.text.endswith(" …")
-        assert found(memory, user_id=None, session_id="s")[0].id == first.id
+        assert needle_recalls(memory, user_id=None, session_id="s")[0].id == first.id
     with remembering(url, SMALL) as memory:
         for session_id in ("later", "s"):
             context = memory.get(session_id, QUESTION, user_id="ada")
@@ -117,7 +117,7 @@ def test_every_passage_has_its_own_record(store: Store) -> None:
     """Wrong: passages overwrite each other, are stored twice, or change ids of short messages."""
     with remembering(store) as memory:
         converse(memory)
-        records = kept(store)
+        records = records_of(store)
         count = len(passages(document()))
         assert count > 8
         assert [one.first for one in records] == [1, 2, *[3] * count, 4]
@@ -135,7 +135,7 @@ def test_every_passage_has_its_own_record(store: Store) -> None:
         block = memory.blocks["vector"]
         block.update(Scope("ada", "s"), memory.history("s"))
         assert ids(store) == [one.id for one in records]
-        assert len(found(memory)) == 1
+        assert len(needle_recalls(memory)) == 1
 
 
 def test_all_passages_of_a_removed_message_are_removed(store: Store) -> None:
@@ -144,15 +144,15 @@ def test_all_passages_of_a_removed_message_are_removed(store: Store) -> None:
         for session_id, user_id in (("s", "ada"), ("t", "ada"), ("u", "ben")):
             converse(memory, session_id, user_id)
         memory.pop("s", 2)
-        assert [one.first for one in kept(store)] == [1, 2]
-        assert [one.sources[0][0] for one in found(memory)] == ["t"]
+        assert [one.first for one in records_of(store)] == [1, 2]
+        assert [one.sources[0][0] for one in needle_recalls(memory)] == ["t"]
         memory.delete("t")
-        assert kept(store, "t") == []
-        assert found(memory) == []
-        assert found(memory, user_id="ben")
+        assert records_of(store, "t") == []
+        assert needle_recalls(memory) == []
+        assert needle_recalls(memory, user_id="ben")
         memory.delete_user("ben")
-        assert kept(store, "u") == []
-        assert [one.first for one in kept(store)] == [1, 2]
+        assert records_of(store, "u") == []
+        assert [one.first for one in records_of(store)] == [1, 2]
 
 
 ASK = "What is the name of the dog that Ada adopted?"

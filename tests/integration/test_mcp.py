@@ -20,7 +20,7 @@ from agent_memory.core.records import Scope
 from agent_memory.core.tools import Arguments, Tool
 from agent_memory.errors import InvalidId, MissingExtra
 from agent_memory.mcp.server import build, read
-from tests.integration.fact_model import Model, absorbed, remembering, said
+from tests.integration.fact_model import Model, absorbed, dated, remembering
 from tests.integration.mcp_calls import Mode, call, refusal, resource
 from tests.kit import Silent, at_length
 
@@ -85,7 +85,7 @@ def memory() -> Iterator[AgentMemory]:
     blocks = [VectorMemory(), FileMemory(), WorkingMemory()]
     with AgentMemory(store="memory://", max_tokens=2_000, blocks=blocks) as memory:
         for session_id, user in (("sarahs", "sarah"), ("bens", "ben"), ("nobodys", None)):
-            memory.update(session_id, said(f"The canary of {session_id} sings."), user_id=user)
+            memory.update(session_id, dated(f"The canary of {session_id} sings."), user_id=user)
         memory.user("ben").notes().add("Ben's canary is yellow.")
         memory.flush()
         yield memory
@@ -166,8 +166,8 @@ def test_a_client_lists_corrects_and_deletes_facts() -> None:
     model = Model()
     model.tell("I live in Rome", "Lives in Rome.", category="home", since="2024")
     with remembering(model) as memory:
-        absorbed(memory, "s1", said("I live in Rome"))
-        absorbed(memory, "s2", said("I live in Rome"), user_id="ben")
+        absorbed(memory, "s1", dated("I live in Rome"))
+        absorbed(memory, "s2", dated("I live in Rome"), user_id="ben")
 
         async def talk(client: Client) -> None:
             [fact] = (await call(client, "search_memories"))["memories"]
@@ -203,7 +203,7 @@ def test_the_server_offers_the_file_tools_of_a_block(memory: AgentMemory) -> Non
 
 def test_get_context_returns_recalls_within_the_budget(memory: AgentMemory) -> None:
     """Wrong: a context lacks the session's messages or recalls, or exceeds its budget."""
-    said_more = [said(f"Word {n} " * 40, role=("user", "assistant")[n % 2]) for n in range(24)]
+    said_more = [dated(f"Word {n} " * 40, role=("user", "assistant")[n % 2]) for n in range(24)]
     memory.update("sarahs", said_more, user_id="sarah")
     memory.flush()
 
@@ -251,7 +251,7 @@ def test_any_id_can_be_part_of_an_address(session_id: str) -> None:
     """Wrong: the address of a session with an unusual id leads nowhere, or to another session."""
     with AgentMemory(store="memory://") as memory:
         try:
-            memory.update(session_id, said("here"), user_id="sarah")
+            memory.update(session_id, dated("here"), user_id="sarah")
         except InvalidId:
             return
         scope = Scope("sarah")

@@ -67,7 +67,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("m.toml").write_text(CONFIG, encoding="utf-8")
 
 
-def asked(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
+def answer_to(process: subprocess.Popen[str], request: dict[str, Any]) -> Any:
     process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
     answer = json.loads(process.stdout.readline())
@@ -120,7 +120,7 @@ def test_the_command_serves_a_client() -> None:
 def test_the_server_exits_cleanly_on_signals_and_closed_pipes(how: signal.Signals | str) -> None:
     """Wrong: the server does not end, ends with an error, or leaves its database open."""
     process = piped(COMMAND, "mcp", "--user", "sarah", "--store", STORE)
-    assert asked(process, HELLO)["serverInfo"]["name"] == "agent-memory"
+    assert answer_to(process, HELLO)["serverInfo"]["name"] == "agent-memory"
     assert Path("m.db-wal").exists()
     if isinstance(how, signal.Signals):
         process.send_signal(how)
@@ -142,9 +142,9 @@ def test_the_server_exits_cleanly_on_signals_and_closed_pipes(how: signal.Signal
 def test_stdout_contains_only_protocol_messages() -> None:
     """Wrong: the output of a block or a child process breaks the protocol."""
     process = piped(sys.executable, "-c", SERVER)
-    asked(process, HELLO)
+    answer_to(process, HELLO)
     params = {"name": "search_memories", "arguments": {"query": "x"}}
-    told = asked(process, {**HELLO, "id": 2, "method": "tools/call", "params": params})
+    told = answer_to(process, {**HELLO, "id": 2, "method": "tools/call", "params": params})
     [found] = told["structuredContent"]["memories"]
     assert found["text"] == "The child ended with 1."
     rest, errors = process.communicate(timeout=60)

@@ -26,7 +26,7 @@ from agent_memory.stores import EncryptedStore, Keys, MemoryStore, SplitStore, S
 from agent_memory.stores.kernel.vectors import KernelStore
 from agent_memory.testing import watched
 from agent_memory.testing.contract import draft, record, stored, units, worded
-from tests.integration.migrating import everything, file_bytes, fill, moved, opened, seen
+from tests.integration.migrating import everything, file_bytes, fill, moved, opened, readable
 from tests.kit import StepwiseNotes
 
 KEY = {"k": bytes(range(32))}
@@ -96,7 +96,7 @@ def test_a_migration_copies_all_data_unchanged(source: Store, target: Store) -> 
     counts = source.counts()
     assert last.verified == Migrated(counts.sessions, counts.entries, facts, len(before["vectors"]))
     assert not is_unfinished(target)
-    assert seen(target) == seen(source)
+    assert readable(target) == readable(source)
 
 
 def test_a_url_migration_keeps_the_source_and_shows_progress(filled: Path, tmp_path: Path) -> None:

@@ -472,7 +472,7 @@ class Story(RuleBasedStateMachine):
     def judge(self, calls: list[tuple[Op, bool]]) -> None:
         """Compare the stored state with the states that the model allows."""
         before = self.state
-        seen = self.seen()
+        seen = self.visible()
         owned = {(name, owner) for name, (owner, _) in before.items()}
         owned |= {(op.session, op.user) for op, _ in calls}
         if doomed := tuple(name for name, user in self.doomed if (name, user) in owned):
@@ -494,7 +494,7 @@ class Story(RuleBasedStateMachine):
         for name in NAMES:
             self.check(name)
 
-    def seen(self) -> State:
+    def visible(self) -> State:
         """Return each session's owner and log, as callers see them."""
         memory = self.processes[0].memory
         found: State = {}

@@ -231,7 +231,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[AgentMemory, AgentMemory]]:
         yield one, two
 
 
-def found(memory: AgentMemory, question: str) -> list[str]:
+def recalled_texts(memory: AgentMemory, question: str) -> list[str]:
     return sorted(one.text for one in memory.get("s", question, user_id="ada").recalls)
 
 
@@ -241,17 +241,17 @@ def test_notes_are_read_once(pair: tuple[AgentMemory, AgentMemory], words_read: 
     notes = two.user("ada").notes()
     notes.add("The boat is green")
     other = notes.add("The boat is old")
-    assert found(one, "the boat") == ["The boat is green", "The boat is old"]
+    assert recalled_texts(one, "the boat") == ["The boat is green", "The boat is old"]
     words_read.clear()
-    assert found(one, "the boat") == ["The boat is green", "The boat is old"]
+    assert recalled_texts(one, "the boat") == ["The boat is green", "The boat is old"]
     assert words_read == []
     notes.update(other.id, "The boat is new")
-    assert found(one, "the boat") == ["The boat is green", "The boat is new"]
+    assert recalled_texts(one, "the boat") == ["The boat is green", "The boat is new"]
     assert words_read == ["The boat is green", "The boat is new"]
     notes.delete(other.id)
-    assert found(one, "the boat") == ["The boat is green"]
+    assert recalled_texts(one, "the boat") == ["The boat is green"]
     words_read.clear()
-    assert found(one, "the boat") == ["The boat is green"]
+    assert recalled_texts(one, "the boat") == ["The boat is green"]
     assert words_read == []
 
 
@@ -261,13 +261,13 @@ def test_deleted_texts_leave_the_cache(pair: tuple[AgentMemory, AgentMemory], by
     one, two = pair
     one.user("ada").notes().add("The boat is green")
     one.user("ada").skills().write("paint-boat", "Paint the boat", steps=["Sand it."])
-    assert len(found(one, "paint the boat")) == 2
+    assert len(recalled_texts(one, "paint the boat")) == 2
     if by == "clear":
         one.user("ada").notes().clear()
         one.user("ada").skills().delete("paint-boat")
     else:
         (one if by == "user" else two).delete_user("ada")
     if by != "user":
-        assert found(one, "paint the boat") == []
+        assert recalled_texts(one, "paint the boat") == []
     for block in one.blocks.values():
         assert not block._indexes

@@ -74,7 +74,7 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     nodes.stop()
 
 
-def _said(name: str) -> list[str]:
+def _expected_texts(name: str) -> list[str]:
     return [
         text
         for n in range(WRITES)
@@ -158,5 +158,5 @@ def test_writes_retried_by_several_processes_are_stored_once(
         assert [entry.seq for entry in log] == list(range(1, len(log) + 1))
         texts = [entry.message.text() for entry in log]
         for name in names:
-            assert [text for text in texts if text.startswith(f"{name} ")] == _said(name)
-        assert len(texts) == WRITERS * len(_said("w0"))
+            assert [text for text in texts if text.startswith(f"{name} ")] == _expected_texts(name)
+        assert len(texts) == WRITERS * len(_expected_texts("w0"))

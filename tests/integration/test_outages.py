@@ -231,7 +231,7 @@ def test_inline_mode_keeps_data(dependency: str, way: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("dependency", "way"), CASES)
-def test_background(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outages_delay_nothing(dependency: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an update or a get waits for a dependency that hangs."""
     fields = {"overflow_mode": "background", "model_timeout": 60.0, "absorb_timeout": 60.0}
     with rigged(dependency, way, monkeypatch, **fields) as rig:

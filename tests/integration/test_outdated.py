@@ -11,7 +11,7 @@ from agent_memory import AgentMemory, ExtractiveMemory, FlushToLTM, Recall, Vect
 from agent_memory.core.fusion import marked
 from agent_memory.testing import FakeLLM
 from tests.integration.composing import composed, opened
-from tests.integration.fact_model import Model, absorbed, said
+from tests.integration.fact_model import Model, absorbed, dated
 from tests.kit import model_at
 
 NEWS = datetime(2024, 6, 5, tzinfo=UTC)
@@ -30,10 +30,10 @@ def memory() -> Iterator[AgentMemory]:
         FakeLLM(model) as fake,
         AgentMemory("memory://", overflow=blocks, min_relevance=0, **model_at(fake)) as memory,
     ):
-        absorbed(memory, "s1", said("I live in Paris", "2024-01-05"))
-        absorbed(memory, "s2", said("I have a home in Lyon, and a dog in Lyon", "2024-02-05"))
-        absorbed(memory, "s3", said("I moved to Rome", "2024-06-05"))
-        absorbed(memory, "s4", said("My home in Lyon? I sold it", "2024-07-05"))
+        absorbed(memory, "s1", dated("I live in Paris", "2024-01-05"))
+        absorbed(memory, "s2", dated("I have a home in Lyon, and a dog in Lyon", "2024-02-05"))
+        absorbed(memory, "s3", dated("I moved to Rome", "2024-06-05"))
+        absorbed(memory, "s4", dated("My home in Lyon? I sold it", "2024-07-05"))
         yield memory
 
 
@@ -68,7 +68,7 @@ def test_a_message_with_a_current_fact_is_not_marked_outdated(memory: AgentMemor
 
 def test_facts_of_another_user_mark_no_message_outdated(memory: AgentMemory) -> None:
     """Wrong: one user's newer fact marks another user's message as outdated."""
-    absorbed(memory, "e1", said("I live in Paris", "2024-01-05"), user_id="eve")
+    absorbed(memory, "e1", dated("I live in Paris", "2024-01-05"), user_id="eve")
     found = memory.search("Where do I live, in Paris?", user_id="eve")
     assert found
     assert not any("outdated" in str(one) for one in found)

@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.integration.browsing import CHROMIUM, LACKING, MAIN, Page, browsing
-from tests.integration.fact_model import Model, said
+from tests.integration.fact_model import Model, dated
 from tests.integration.page_world import fill, model_of_a_year, paging
 from tests.integration.serving import listening
 from tests.integration.test_service_process import COMMAND, run
@@ -117,7 +117,7 @@ def test_each_view_renders_without_errors(page: Page, pictures: Path, name: str)
 def test_a_recalled_fact_can_be_traced_and_deleted(page: Page, width: int, keys: bool) -> None:
     """Wrong: a source is not shown, or deletion takes six clicks, a mouse or a wide screen."""
     browser, memory, user = page.browser, page.service.memory, f"eve-{width}-{keys}"
-    memory.update("lunch", said("I am allergic to peanuts.", "2026-03-12T08:30"), user_id=user)
+    memory.update("lunch", dated("I am allergic to peanuts.", "2026-03-12T08:30"), user_id=user)
     memory.flush("lunch")
     page.sign_in(user, rights="read delete")
     browser.look(width)

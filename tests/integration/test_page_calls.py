@@ -112,7 +112,7 @@ def test_read_spending_reports_usage_by_purpose(service: Service) -> None:
     assert set(told["purposes"]) >= {"extraction", "summary"}
     assert told["purposes"]["extraction"]["calls"] > 0
     assert told["today"] is None  # no limit is set
-    assert 0 < told["kept_tokens"] <= told["prompt_tokens"]
+    assert 0 < told["cacheable_tokens"] <= told["prompt_tokens"]
     assert told["recalls"] > 0
 
 

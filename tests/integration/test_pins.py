@@ -8,7 +8,7 @@ import pytest
 from agent_memory import AgentMemory, ExtractiveMemory, InvalidInput, Summarize, Trim, operations
 from agent_memory.ltm_blocks.extractive import ImportanceScorer
 from tests.histories import call, result
-from tests.integration.fact_model import Model, absorbed, remembering, said
+from tests.integration.fact_model import Model, absorbed, dated, remembering
 
 STRATEGIES = [
     Trim(), Trim(by="importance"), Summarize(max_summary_tokens=60), Trim(take_messages=2),
@@ -137,7 +137,7 @@ def test_a_pinned_fact_is_recalled_first() -> None:
     model.tell("I live in Oslo", "Lives in Oslo.", category="home")
     model.tell("I row", "Rows.", category="sport")
     with remembering(model) as memory:
-        absorbed(memory, "a", said("I live in Oslo"), said("I row"))
+        absorbed(memory, "a", dated("I live in Oslo"), dated("I row"))
         home = next(one for one in memory.user("ada").facts() if "Oslo" in one.text)
         memory.user("ada").pin(home.id)
         found = memory.get("new", "Does she row?", user_id="ada").extracted_facts
@@ -155,10 +155,10 @@ def test_a_pin_applies_to_the_fact_that_replaced_the_pinned_one(tie: str) -> Non
     model.tell("and cashews", "Is allergic to nuts.", (tie, old), category="health")
     with remembering(model, min_relevance=0.5) as memory:
         ada, question = memory.user("ada"), "When does the harbour open?"
-        absorbed(memory, "a", said("I avoid peanuts"))
+        absorbed(memory, "a", dated("I avoid peanuts"))
         (fact,) = ada.facts()
         ada.pin(fact.id)
-        absorbed(memory, "b", said("and cashews", "2024-02-05"))
+        absorbed(memory, "b", dated("and cashews", "2024-02-05"))
         (recall,) = memory.get("new", question, user_id="ada").recalls
         assert (recall.text, recall.pinned) == ("Is allergic to nuts.", True)
         ada.unpin(recall.id)
@@ -189,7 +189,7 @@ def test_facts_recalled_often_rank_higher_if_configured() -> None:
     for scorer in (often, ImportanceScorer()):
         block = ExtractiveMemory(scorer=scorer)
         with remembering(model, block=block) as memory:
-            absorbed(memory, "a", said("I sail"), said("I row"))
+            absorbed(memory, "a", dated("I sail"), dated("I row"))
             for _ in range(5):
                 memory.get("new", "Does she sail on Sundays?", user_id="ada")
             kept = str(list(memory.components.store.all_records()))
@@ -210,6 +210,6 @@ def test_distinct_facts_rank_higher_if_configured() -> None:
         model.tell(f"I row on {day}", f"Rows on the lake on {day}.", category="sport")
     model.tell("I fear heights", "Fears heights.", category="fear")
     with remembering(model, block=ExtractiveMemory(scorer=scorer)) as memory:
-        absorbed(memory, "a", *[said(quote) for quote in model.finds])
+        absorbed(memory, "a", *[dated(quote) for quote in model.finds])
         best = memory.get("new", "Rows she on the lake, and what of heights?", user_id="ada")
     assert best.extracted_facts[0].text == "Fears heights."

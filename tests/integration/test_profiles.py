@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from agent_memory import AgentMemoryConfig, ExtractiveMemory
 from agent_memory.errors import ConfigError, InvalidSetting, ModelOutputInvalid
-from tests.integration.fact_model import Model, absorbed, at, remembering, said, texts
+from tests.integration.fact_model import Model, absorbed, at, dated, remembering, texts
 from tests.kit import invoke
 
 
@@ -84,7 +84,7 @@ def test_fields_of_every_type_are_filled(name: str, quote: str, value: Any, fill
     model = Model()
     model.fill(quote, name, value)
     with profiled(model) as memory:
-        absorbed(memory, "s", said(quote))
+        absorbed(memory, "s", dated(quote))
         profile = memory.user("ada").profile()
         assert profile == Profile.model_construct(**{name: filled})
         assert [(one.field, one.quote) for one in memory.user("ada").facts()] == [(name, quote)]
@@ -95,7 +95,7 @@ def test_a_profile_without_facts_has_the_defaults() -> None:
     model = Model()
     model.fill("I am Ada", "name", "Ada")
     with profiled(model) as memory:
-        absorbed(memory, "s", said("I am Ada"))
+        absorbed(memory, "s", dated("I am Ada"))
         assert memory.user("bob").profile() == Profile()
         assert memory.session("new").owner().profile() == Profile()
 
@@ -110,7 +110,7 @@ def test_the_prompt_describes_the_profile_fields() -> None:
     """Wrong: the prompt lacks a field's description, or a custom prompt lacks the fields."""
     model = Model()
     with profiled(model, prompt="Mine:\n{fields}") as memory:
-        memory.update("s", said("hello"), user_id="ada")
+        memory.update("s", dated("hello"), user_id="ada")
         memory.flush()
     form = ExtractiveMemory(profile=Profile)._form
     assert "\nname: the full name\n" in form.prompt
@@ -125,9 +125,9 @@ def moves(model: Model) -> list[tuple[str, dict[str, Any]]]:
     model.fill("moved to Rome", "city", "Rome", since="2024-03")
     model.fill("grew up in Oslo", "city", "Oslo", since="1990")
     return [
-        ("s1", said("I live in Paris", "2024-01-05")),
-        ("s2", said("I moved to Rome", "2024-03-10")),
-        ("s3", said("I grew up in Oslo", "2024-05-20")),
+        ("s1", dated("I live in Paris", "2024-01-05")),
+        ("s2", dated("I moved to Rome", "2024-03-10")),
+        ("s3", dated("I grew up in Oslo", "2024-05-20")),
     ]
 
 
@@ -173,8 +173,8 @@ def test_a_corrected_value_does_not_hold_in_the_past() -> None:
     model.fill("born in Lyon", "city", "Lyon", since="2020")
     model.fill("not Lyon but Metz", "city", "Metz", since="2020", corrects=True)
     with profiled(model) as memory:
-        absorbed(memory, "s1", said("I was born in Lyon", "2024-01-01"))
-        absorbed(memory, "s2", said("It is not Lyon but Metz", "2024-02-01"))
+        absorbed(memory, "s1", dated("I was born in Lyon", "2024-01-01"))
+        absorbed(memory, "s2", dated("It is not Lyon but Metz", "2024-02-01"))
         assert texts(memory.user("ada").facts(as_of=at("2021-01-01"))) == ["city: Metz"]
         known = at("2024-01-15")
         found = memory.user("ada").facts(as_of=at("2021-01-01"), known_at=known)
@@ -192,17 +192,17 @@ def test_a_denied_value_does_not_hold_in_the_past(field: str) -> None:
     model.fill("never was chess", field, "chess", denied=True)
     model.fill("chess after all", field, "chess")
     with profiled(model, Small) as memory:
-        absorbed(memory, "s1", said("That is chess", "2024-01-05"))
-        absorbed(memory, "s2", said("I never liked sailing", "2024-02-05"))
+        absorbed(memory, "s1", dated("That is chess", "2024-01-05"))
+        absorbed(memory, "s2", dated("I never liked sailing", "2024-02-05"))
         assert texts(memory.user("ada").facts()) == [f"{field}: chess"]
-        absorbed(memory, "s3", said("It never was chess", "2024-03-05"))
+        absorbed(memory, "s3", dated("It never was chess", "2024-03-05"))
         assert texts(memory.user("ada").facts()) == []
         assert memory.user("ada").profile() == memory.user("ada").profile(as_of=at("2022-01-01"))
         assert memory.user("ada").profile() == Small()
         changes = [(one.what, one.text) for one in memory.user("ada").audit()]
         assert ("contradicted", f"{field}: chess") in changes
         assert ("said again", f"{field}: chess") not in changes
-        absorbed(memory, "s4", said("It is chess after all", "2024-04-05"))
+        absorbed(memory, "s4", dated("It is chess after all", "2024-04-05"))
         assert texts(memory.user("ada").facts()) == [f"{field}: chess"]
 
 
@@ -220,14 +220,14 @@ def test_list_items_of_a_profile_start_and_end_separately() -> None:
             assert isinstance(found, Small)
             return sorted(found.hobbies)
 
-        absorbed(memory, "s1", said("I play chess and love sailing", "2024-01-05"))
+        absorbed(memory, "s1", dated("I play chess and love sailing", "2024-01-05"))
         assert hobbies() == ["chess", "sailing"]
-        absorbed(memory, "s2", said("I gave up chess last month", "2024-03-05"))
+        absorbed(memory, "s2", dated("I gave up chess last month", "2024-03-05"))
         assert hobbies() == ["sailing"]
         assert hobbies(as_of=date(2024, 2, 29)) == ["chess", "sailing"]
         assert hobbies(as_of=date(2024, 3, 1)) == ["sailing"]
         assert hobbies(known_at=at("2024-02-01")) == ["chess", "sailing"]
-        absorbed(memory, "s3", said("Even as a child I sailed", "2024-04-05"))
+        absorbed(memory, "s3", dated("Even as a child I sailed", "2024-04-05"))
         assert hobbies() == ["sailing"]
         assert hobbies(as_of=date(2010, 1, 1)) == ["sailing"]
 
@@ -249,8 +249,8 @@ def test_an_item_is_corrected(before: list[str], quote: str, after: list[str]) -
         model.fill("my children", "hobbies", name)
     model.fill(quote, "hobbies", "Anna", corrects=True)
     with profiled(model, Small) as memory:
-        absorbed(memory, "s1", said("Here are my children", "2024-01-05"))
-        absorbed(memory, "s2", said(quote, "2024-01-06"))
+        absorbed(memory, "s1", dated("Here are my children", "2024-01-05"))
+        absorbed(memory, "s2", dated(quote, "2024-01-06"))
         assert sorted(memory.user("ada").profile().hobbies) == after
 
 
@@ -259,7 +259,7 @@ def test_an_invalid_profile_value_causes_a_second_model_call() -> None:
     model = Model()
     model.fill("I am old", "age", 900)
     with profiled(model) as memory:
-        memory.update("s", said("I am old"), user_id="ada")
+        memory.update("s", dated("I am old"), user_id="ada")
         (failed,) = memory.flush()
         assert failed.error is not None
         assert ModelOutputInvalid.__name__ in failed.error
@@ -279,7 +279,7 @@ def test_an_unknown_profile_field_causes_a_second_model_call() -> None:
     model = Model()
     model.fill("I am tall", "height", 190)
     with profiled(model, Small) as memory:
-        memory.update("s", said("I am tall"), user_id="ada")
+        memory.update("s", dated("I am tall"), user_id="ada")
         (failed,) = memory.flush()
         assert failed.error
         assert "height" in model.asked[1]
@@ -315,7 +315,7 @@ def test_a_changed_profile_model_reads_older_values(tmp_path: Path) -> None:
     model.fill("I play chess", "hobbies", "chess")
     store = f"sqlite:///{tmp_path}/m.db"
     with remembering(model, store, ExtractiveMemory(profile=Older)) as memory:
-        absorbed(memory, "s", said("I am from Ulm, I live in Rome, I play chess"))
+        absorbed(memory, "s", dated("I am from Ulm, I live in Rome, I play chess"))
         assert memory.user("ada").profile() == Older(town="Ulm", city="Rome", hobbies="chess")
     with remembering(model, store, ExtractiveMemory(profile=Small)) as memory:
         assert memory.user("ada").profile() == Small(city="Rome", hobbies=["chess"])

@@ -410,7 +410,7 @@ def test_a_message_is_known_by_its_shape(given: Any, role: str) -> None:
     [{}, {"content": "x"}, {"type": "mystery"}, {"type": ["x"]}, {"role": {}, "parts": []}, 3,
      None],
 )  # fmt: skip
-def test_what_has_no_shape_is_refused_with_a_sentence(given: Any) -> None:
+def test_an_unknown_shape_is_refused_with_a_clear_error(given: Any) -> None:
     """Wrong: an unknown shape raises a bare Python error, or an unclear one."""
     with AgentMemory(store="memory://", blocks=[]) as memory:
         with pytest.raises(InvalidMessage, match=r"\.$"):

@@ -278,7 +278,7 @@ def test_a_shortened_result_leaves_its_call_unchanged() -> None:
 
 
 @pytest.mark.parametrize("call_id", [{}, {"id": ""}, {"id": "a"}])
-def test_a_call_without_a_result_is_left_out_whatever_its_id(call_id: dict[str, str]) -> None:
+def test_a_call_with_any_id_is_left_out_without_its_result(call_id: dict[str, str]) -> None:
     text = {"type": "text", "text": "I look."}
     reply = {"role": "assistant", "content": [text, {"type": "tool_use", "name": "f", "input": {}}]}
     reply["content"][1] |= call_id  # type: ignore[index]

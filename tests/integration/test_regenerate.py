@@ -11,12 +11,12 @@ from agent_memory.errors import InvalidInput, InvalidMessage, MessageTooLarge, S
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM, watched
-from tests.integration.fact_model import Model, said
+from tests.integration.fact_model import Model, dated
 from tests.integration.undo_twin import assert_alike, everything, opened, turn, twins, with_tool
 
 BEFORE = turn("My dog is brown", "A brown dog.")
 OLD = with_tool("What does the dog eat?", "old-canary meat", "It eats old-canary.", 1)
-ASKED, NEW = "What does the dog eat?", said("It eats fish.", role="assistant")
+ASKED, NEW = "What does the dog eat?", dated("It eats fish.", role="assistant")
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_regeneration_recalls_nothing_from_the_old_answer(fake: FakeLLM) -> No
 def test_an_unanswered_question_can_be_regenerated(fake: FakeLLM) -> None:
     """Wrong: an unanswered question is refused, or its answer replaces another message."""
     with opened(fake) as memory:
-        memory.update("s", [*BEFORE, said(ASKED)], user_id="ada")
+        memory.update("s", [*BEFORE, dated(ASKED)], user_id="ada")
         asked = memory.regenerate("s")
         assert asked.messages[-1]["content"] == ASKED
         memory.after_turn(asked, NEW)

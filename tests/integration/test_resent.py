@@ -12,7 +12,7 @@ from tests.histories import call, result
 TURNS = [("Where do I live?", "In Graz."), ("And my dog?", "Rex."), ("What is his name?", "Rex!")]
 
 
-def said(memory: AgentMemory) -> list[tuple[str, Any]]:
+def log_of(memory: AgentMemory) -> list[tuple[str, Any]]:
     return [(str(e.message.role), e.message.content) for e in memory.history("s", user_id="ana")]
 
 
@@ -28,7 +28,7 @@ def test_messages_of_the_context_are_not_stored_again(role: Any, rules: str | No
             messages = memory.get("s", question, user_id="ana").to_messages()
             answered = [*messages, {"role": "assistant", "content": answer}]
             memory.update("s", answered, user_id="ana")
-        stored = said(memory)
+        stored = log_of(memory)
     expected = [one for q, a in TURNS for one in (("user", q), ("assistant", a))]
     assert [one for one in stored if one[0] != "system"] == expected
     assert [one[1] for one in stored if one[0] == "system"] == ([rules] if rules else [])
@@ -42,7 +42,7 @@ def test_a_shortened_question_and_tool_calls_are_stored_in_full() -> None:
             messages = memory.get("s", question, user_id="ana").to_messages()
             messages += [call(["c1"], "f"), result("c1", "1")]
             memory.update("s", [*messages, {"role": "assistant", "content": "a"}], user_id="ana")
-        stored = said(memory)
+        stored = log_of(memory)
     assert [role for role, _ in stored] == ["user", "assistant", "tool", "assistant"] * 2
     assert stored[0][1] == stored[4][1] == question
 
@@ -56,7 +56,7 @@ def test_recalls_of_another_context_are_refused() -> None:
         sent = json.loads(json.dumps([*messages, {"role": "assistant", "content": "In Graz."}]))
         with pytest.raises(InvalidMessage, match="Pass the new messages alone"):
             memory.update("s", sent, user_id="ana")
-        assert said(memory) == []
+        assert log_of(memory) == []
 
 
 def test_a_repeated_or_popped_message_is_stored_as_new() -> None:
@@ -66,14 +66,14 @@ def test_a_repeated_or_popped_message_is_stored_as_new() -> None:
         for _ in range(3):
             memory.get("s", user_id="ana")
             memory.update("s", turn, user_id="ana")
-        assert len(said(memory)) == 6
+        assert len(log_of(memory)) == 6
     user, assistant = {"role": "user", "content": "A"}, {"role": "assistant", "content": "B"}
     with AgentMemory("memory://", blocks=[]) as memory:
         for change in (memory.delete, memory.pop):
             memory.update("s", [user, assistant, {**user, "content": "C"}], user_id="ana")
             sent = memory.get("s", user_id="ana").to_messages()
             change("s")
-            before = [content for _, content in said(memory)]
+            before = [content for _, content in log_of(memory)]
             memory.update("s", [*sent, {**assistant, "content": "D"}], user_id="ana")
-            assert [content for _, content in said(memory)] == [*before, "A", "B", "C", "D"]
+            assert [content for _, content in log_of(memory)] == [*before, "A", "B", "C", "D"]
             memory.delete("s")

@@ -17,10 +17,10 @@ from agent_memory.core.system_collections import (
     AUTHORS,
     FORGOTTEN,
     INDEXES,
-    RESERVED,
     SYSTEM,
-    Reserved,
-    reserved,
+    SYSTEM_COLLECTIONS,
+    SystemCollection,
+    system_collection,
 )
 from agent_memory.engine.sharing.grants import Authors
 from agent_memory.engine.stats import SharedMetrics
@@ -36,7 +36,7 @@ from tests.kit import user as say
 
 USER = "adacanary"
 SHARED = str(shared_session("team", "t"))
-NAMES = [collection.name for collection in RESERVED]
+NAMES = [collection.name for collection in SYSTEM_COLLECTIONS]
 KEEPING = {
     "records", "put_records", "swap_record", "delete_records", "open_vectors", "put_vectors",
     "delete_vectors",
@@ -69,9 +69,9 @@ class World:
     store: MemoryStore
     system: MemoryStore
 
-    def records(self, collection: Reserved) -> list[Record]:
+    def records(self, collection: SystemCollection) -> list[Record]:
         if collection is INDEXES:
-            names = [name for name in self.store.vector_blocks() if reserved(name) is INDEXES]
+            names = [name for name in self.store.vector_blocks() if name.startswith(INDEXES.name)]
             pages = [page for name in names for page in self.store.all_vectors(name)]
             return [record for records, _ in pages for record in records]
         store = self.system if collection is SYSTEM else self.store
@@ -134,28 +134,28 @@ def test_a_block_cannot_use_the_name_of_a_system_collection() -> None:
     for name in NAMES:
         with pytest.raises(InvalidSetting, match="name"):
             Refusing(name=name)
-        assert reserved(name) is not None
-    assert reserved(f"{INDEXES.name}mine") is INDEXES
-    assert reserved("notes") is reserved("_notes_") is None
+        assert system_collection(name) is not None
+    assert system_collection(f"{INDEXES.name}mine") is INDEXES
+    assert system_collection("notes") is system_collection("_notes_") is None
 
 
 def test_every_system_collection_is_listed_and_used(world: World) -> None:
     """Wrong: the list of system collections has an unused one, or lacks a used one."""
-    for collection in RESERVED:
+    for collection in SYSTEM_COLLECTIONS:
         records = world.records(collection)
         assert records, collection.name
         sessions = {record.session_id for record in records} & {"s", SHARED}
         assert bool(sessions) == collection.goes_with_session, collection.name
     for store in (world.store, world.system):
         names = {name for name, _ in store.all_records()} | store.vector_blocks().keys()
-        assert {name for name in names if name.startswith("_") and reserved(name) is None} == set()
+        assert all(system_collection(name) for name in names if name.startswith("_"))
 
 
 def test_deleting_a_session_clears_its_system_records(world: World) -> None:
     """Wrong: a system collection keeps data of a deleted session."""
     world.memory.delete("s")
     world.memory.components.deletion.session(SHARED)
-    for collection in RESERVED:
+    for collection in SYSTEM_COLLECTIONS:
         sessions = {record.session_id for record in world.records(collection)}
         assert not sessions & {"s", SHARED}, collection.name
         if not collection.goes_with_session:
@@ -166,14 +166,14 @@ def test_deleting_a_user_clears_the_users_system_records(world: World) -> None:
     """Wrong: a system collection keeps data of a deleted user."""
     theirs = {
         collection.name
-        for collection in RESERVED
+        for collection in SYSTEM_COLLECTIONS
         if any(USER in repr(record) for record in world.records(collection))
     }
-    said_to_be = {collection.name for collection in RESERVED if collection.goes_with_user}
+    said_to_be = {collection.name for collection in SYSTEM_COLLECTIONS if collection.goes_with_user}
     assert theirs == said_to_be - {AUTHORS.name}  # it has a digest of the user's name
     assert Authors(world.store).first(USER, SHARED) is not None
     world.memory.delete_user(USER)
-    for collection in RESERVED:
+    for collection in SYSTEM_COLLECTIONS:
         assert USER not in repr(world.records(collection)), collection.name
     assert Authors(world.store).first(USER, SHARED) is None
 
@@ -181,7 +181,7 @@ def test_deleting_a_user_clears_the_users_system_records(world: World) -> None:
 def test_erasing_a_session_covers_every_system_collection(world: World) -> None:
     """Wrong: erasing a session misses one of the system collections."""
     SystemRecords(world.store).erase_session("s")
-    for collection in RESERVED:
+    for collection in SYSTEM_COLLECTIONS:
         if collection.goes_with_session and collection.is_facts:
             assert not [one for one in world.records(collection) if one.session_id == "s"]
     assert [one for one in world.records(AUTHORS) if one.session_id == SHARED]

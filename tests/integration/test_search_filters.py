@@ -31,7 +31,7 @@ def memory(url: str, request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
         yield opened
 
 
-def found(memory: AgentMemory, query: str = "cat", **only: Any) -> list[str]:
+def matches(memory: AgentMemory, query: str = "cat", **only: Any) -> list[str]:
     recalls = memory.search(query, user_id="ana", **only)
     return sorted(one.text.split(": ")[-1] for one in recalls)
 
@@ -39,24 +39,24 @@ def found(memory: AgentMemory, query: str = "cat", **only: Any) -> list[str]:
 def test_each_filter_returns_only_matching_records(memory: AgentMemory) -> None:
     """Wrong: a filter returns records that it should exclude, or excludes matching ones."""
     first, second, third, fourth = (text for _, text, _ in SAID)
-    assert set(found(memory, blocks=["vector"], least=0.0)) == {first, second, third, fourth}
-    assert found(memory, blocks=["static"]) == ["Cats are welcome."]
-    assert found(memory, roles=["assistant"]) == [second]
-    assert found(memory, roles="user", until=date(2026, 3, 3)) == [first]
-    assert found(memory, since=BEGUN + timedelta(days=2), least=0.0) == sorted([third, fourth])
-    assert found(memory, where={"topic": "b"}, least=0.0) == sorted([third, fourth])
-    assert found(memory, where={"topic": {"$ne": "b"}}, roles=["user"]) == [first]
-    assert found(memory, blocks=["none"]) == []
-    assert found(memory, limit=1, roles=["user"], where={"topic": "b"}) == [third]
+    assert set(matches(memory, blocks=["vector"], least=0.0)) == {first, second, third, fourth}
+    assert matches(memory, blocks=["static"]) == ["Cats are welcome."]
+    assert matches(memory, roles=["assistant"]) == [second]
+    assert matches(memory, roles="user", until=date(2026, 3, 3)) == [first]
+    assert matches(memory, since=BEGUN + timedelta(days=2), least=0.0) == sorted([third, fourth])
+    assert matches(memory, where={"topic": "b"}, least=0.0) == sorted([third, fourth])
+    assert matches(memory, where={"topic": {"$ne": "b"}}, roles=["user"]) == [first]
+    assert matches(memory, blocks=["none"]) == []
+    assert matches(memory, limit=1, roles=["user"], where={"topic": "b"}) == [third]
 
 
 def test_a_search_with_least_0_returns_even_distant_records(memory: AgentMemory) -> None:
     """Wrong: a search with `least=0.0` returns nothing because no record is relevant."""
     foreign = "Which port does HTTPS use?"
-    assert found(memory, foreign, blocks=["vector"]) == []
-    assert len(found(memory, foreign, blocks=["vector"], least=0.0)) == 4
-    assert len(found(memory, foreign, blocks=["vector"], least=0.0, limit=2)) == 2
-    assert found(memory, blocks=["vector"], least=1e9) == []
+    assert matches(memory, foreign, blocks=["vector"]) == []
+    assert len(matches(memory, foreign, blocks=["vector"], least=0.0)) == 4
+    assert len(matches(memory, foreign, blocks=["vector"], least=0.0, limit=2)) == 2
+    assert matches(memory, blocks=["vector"], least=1e9) == []
 
 
 def test_unknown_blocks_log_warnings(memory: AgentMemory, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from agent_memory import AgentMemory, Message, StaticMemory, Summarize, Trim, VectorMemory
 from agent_memory.core.records import Record
-from agent_memory.core.system_collections import SENT, SENT_TEXTS
+from agent_memory.core.system_collections import PROMPT_LOG, PROMPT_TEXTS
 from tests.histories import call, result
 from tests.kit import user
 
@@ -26,26 +26,26 @@ def memory() -> Iterator[AgentMemory]:
         yield memory
 
 
-def said(text: str, answer: str = "I see.") -> list[dict[str, Any]]:
+def pair(text: str, answer: str = "I see.") -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
 
 
-def known(memory: AgentMemory) -> None:
-    memory.update("before", said("I moved to Lisbon with Bruno in May."), user_id="ana")
+def remember_move(memory: AgentMemory) -> None:
+    memory.update("before", pair("I moved to Lisbon with Bruno in May."), user_id="ana")
     memory.end("before")
 
 
 def ask_about_houses(memory: AgentMemory) -> None:
     for number in range(14):
-        memory.update(f"c{number}", said(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
+        memory.update(f"c{number}", pair(f"In Lisbon I saw house {number}. " * 9), user_id="ana")
         memory.end(f"c{number}")
-    memory.update("s", said("Hello"), user_id="ana")
+    memory.update("s", pair("Hello"), user_id="ana")
     memory.get("s", "Which house did I see in Lisbon?", user_id="ana")
 
 
 def records(memory: AgentMemory) -> list[str]:
     there = memory.components.store.all_records()
-    names = (SENT.name, SENT_TEXTS.name)
+    names = (PROMPT_LOG.name, PROMPT_TEXTS.name)
     return [f"{one.text} {one.metadata}" for block, one in there if block in names]
 
 
@@ -104,7 +104,7 @@ def test_the_prompt_log_survives_a_restart(tmp_path: Path) -> None:
     """Wrong: the prompt log is lost at a restart, or is written without the setting."""
     path = tmp_path / "m.db"
     with AgentMemory(path, keep_contexts=True, blocks=BLOCKS, min_relevance=0) as memory:
-        known(memory)
+        remember_move(memory)
         memory.remember("Ana is allergic to nuts.", user_id="ana")
         turn = memory.before_turn("s", "Where did I move? Can I eat nuts?", user_id="ana")
         memory.after_turn(turn, "In Lisbon.")
@@ -119,8 +119,8 @@ def test_the_prompt_log_survives_a_restart(tmp_path: Path) -> None:
 
 def test_a_deleted_session_leaves_the_prompt_log(memory: AgentMemory, monkeypatch: Any) -> None:
     """Wrong: a deleted chat survives in the prompt log of other chats, or its own survives."""
-    known(memory)
-    memory.update("t", said("Hello"), user_id="ana")
+    remember_move(memory)
+    memory.update("t", pair("Hello"), user_id="ana")
     memory.get("t", "Where did I move?", user_id="ana")
     with monkeypatch.context() as patch:  # in several steps
         patch.setattr("agent_memory.engine.edit.delete._is_small", lambda heads: False)
@@ -147,7 +147,7 @@ def test_popped_messages_leave_the_prompt_log(memory: AgentMemory) -> None:
         turn = memory.before_turn("s", f"Question {number}", user_id="ana")
         memory.after_turn(turn, f"Answer {number}")
     memory.end("s")
-    memory.update("other", said("Hello"), user_id="ana")
+    memory.update("other", pair("Hello"), user_id="ana")
     memory.get("other", "Question 2", user_id="ana")
     assert "Question 2" in str(memory.contexts("other")[-1].context.recalls)
     memory.pop("s", 2)
@@ -179,7 +179,7 @@ def test_the_prompt_log_stores_no_text_that_no_context_shows(strategy: Any, rete
     with AgentMemory(store="memory://", keep_contexts=True, max_tokens=600, **fields) as memory:
         for number in range(20):
             rule = {"role": "system", "content": f"Rule {number} holds."}
-            memory.update("s", [rule, *said(f"Pet {number} is new" + " word" * 40)], user_id="ana")
+            memory.update("s", [rule, *pair(f"Pet {number} is new" + " word" * 40)], user_id="ana")
             memory.get("s", "Which pet?")
         if retention == "forever":
             memory.edit("s", lambda log: [*log[:4], *log[5:]])
@@ -188,7 +188,7 @@ def test_the_prompt_log_stores_no_text_that_no_context_shows(strategy: Any, rete
         assert all(one.turn > expired for one in told)
         assert (expired > 10) is (retention == "window")
         shown = [message["content"] for one in told for message in one.messages]
-        kept = memory.components.store.records(SENT_TEXTS.name, "session:s")
+        kept = memory.components.store.records(PROMPT_TEXTS.name, "session:s")
         assert {json.loads(one.text)["content"] for one in kept} <= {*shown}
 
 
@@ -210,8 +210,8 @@ def test_left_out_records_never_show_another_users_text(memory: AgentMemory) -> 
     memory.get("new", "Which house did I see in Lisbon?", user_id="ana")
     for number in range(30):
         memory.delete(f"c{number}", user_id="ana")
-        memory.update(f"c{number}", said("My safe opens with 4711."), user_id="ben")
-    memory.update("new", said("Hello"), user_id="ana")
+        memory.update(f"c{number}", pair("My safe opens with 4711."), user_id="ben")
+    memory.update("new", pair("Hello"), user_id="ana")
     (told,) = memory.contexts("new", user_id="ana")
     assert told.left_out
     assert "4711" not in str([told, memory.contexts("s", user_id="ana")])
@@ -219,26 +219,26 @@ def test_left_out_records_never_show_another_users_text(memory: AgentMemory) -> 
 
 def test_questions_before_a_session_began_stay_with_their_user(memory: AgentMemory) -> None:
     """Wrong: a question asked before a session began is shown to another user who begins it."""
-    known(memory)
+    remember_move(memory)
     memory.get("plan", "Is it open?", user_id="ben")
     memory.get("plan", "Where does Bruno live?", user_id="ana")
-    memory.update("plan", said("Hello"), user_id="ben")
+    memory.update("plan", pair("Hello"), user_id="ben")
     assert [one.question for one in memory.contexts("plan", user_id="ben")] == ["Is it open?"]
     assert "Bruno" not in str(records(memory))
 
 
 def test_questions_in_an_anonymous_session_stay_with_their_user(memory: AgentMemory) -> None:
     """Wrong: the user who takes over an anonymous session reads another's question."""
-    known(memory)
-    memory.update("s", said("The door is green."))
+    remember_move(memory)
+    memory.update("s", pair("The door is green."))
     memory.get("s", "Where did I move to?", user_id="ana")
-    memory.update("s", said("I am Ben."), user_id="ben")
+    memory.update("s", pair("I am Ben."), user_id="ben")
     assert memory.contexts("s", user_id="ben") == []
     assert "Lisbon" not in str(records(memory))
 
-    memory.update("t", said("The door is green."))
+    memory.update("t", pair("The door is green."))
     memory.get("t", "Where did I move to?", user_id="ana")
-    memory.update("t", said("I am Ana."), user_id="ana")
+    memory.update("t", pair("I am Ana."), user_id="ana")
     (told,) = memory.contexts("t", user_id="ana")
     assert "Lisbon" in str(told.messages)
 
@@ -248,8 +248,8 @@ def test_a_late_prompt_is_not_shown_in_a_recreated_session(
     memory: AgentMemory, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     """Wrong: a prompt sent while its session was deleted appears in the next one under the id."""
-    known(memory)
-    memory.update("s", said("Hello"), user_id="ana")
+    remember_move(memory)
+    memory.update("s", pair("Hello"), user_id="ana")
     asked = [Message(role="user", content="Where does Bruno live?")]
     send = memory.components.contexts.begin("s", asked, user_id="ana")
     store = memory.components.store
@@ -258,7 +258,7 @@ def test_a_late_prompt_is_not_shown_in_a_recreated_session(
     def begin_anew() -> None:
         monkeypatch.setattr(store, "put_records", put)
         memory.delete("s", user_id="ana")
-        memory.update("s", said("Hi"), user_id="ben")
+        memory.update("s", pair("Hi"), user_id="ben")
 
     def put_then(block: str, given: Sequence[Record], **more: Any) -> None:
         put(block, given, **more)
@@ -281,12 +281,12 @@ def test_a_deletion_removes_questions_before_the_session(tmp_path: Path, deletin
     settings: dict[str, Any] = {"store": f"sqlite:///{tmp_path}/m.db", "keep_contexts": True}
     with AgentMemory(**settings) as here, AgentMemory(**settings) as there:
         here.get("s", "Where do I live?", user_id="ana")
-        there.update("s", said("Hello"), user_id="ana")
+        there.update("s", pair("Hello"), user_id="ana")
         if deleting == "user":
             there.delete_user("ana")
         else:
             there.delete("s", user_id="ana")
-        here.update("s", said("Hello again"), user_id="ana")
+        here.update("s", pair("Hello again"), user_id="ana")
         assert here.contexts("s", user_id="ana") == []
         here.get("s", "And now?", user_id="ana")
         assert [one.question for one in here.contexts("s", user_id="ana")] == ["And now?"]

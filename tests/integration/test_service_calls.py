@@ -54,7 +54,7 @@ def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-def said(content: str, **more: Any) -> dict[str, Any]:
+def body_of(content: str, **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": content, **more}]}
 
 
@@ -90,8 +90,8 @@ def test_paging_returns_every_item_once(service: Service) -> None:
     """Wrong: paging skips or repeats an item, or never ends."""
     key = service.key("ana")
     for number in range(7):
-        service.call("append_messages", key, {"session_id": "s-ana", **said(f"number {number}")})
-        service.call("append_messages", key, {"session_id": f"more/{number}", **said("hello")})
+        service.call("append_messages", key, {"session_id": "s-ana", **body_of(f"number {number}")})
+        service.call("append_messages", key, {"session_id": f"more/{number}", **body_of("hello")})
         service.call("write_note", key, {"text": f"note {number}"})
         service.call("write_file", key, {"path": f"/memories/{number}", "text": "x"})
     lists = {
@@ -246,7 +246,7 @@ BAD: list[tuple[str, str, bytes, int]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status"), BAD)
-def test_unusable(lasting: Service, method: str, path: str, body: bytes, status: int) -> None:
+def test_bad_requests(lasting: Service, method: str, path: str, body: bytes, status: int) -> None:
     """Wrong: an invalid request is accepted, fails with 500, or is repeated in the error."""
     headers = [("Authorization", f"Bearer {lasting.key('ana')}")]
     answer = lasting.raw(method, path, headers, body)

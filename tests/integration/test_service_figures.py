@@ -62,7 +62,7 @@ def test_metrics_report_prompt_tokens_that_a_cache_can_reuse(service: Service) -
         service.memory.update("s-1", {"role": "user", "content": text}, user_id="ana")
         service.memory.get("s-1")
     told = metrics_of(service)
-    assert 0 < told["prompt_kept_tokens_total"] < told["prompt_tokens_total"]
+    assert 0 < told["prompt_cacheable_tokens_total"] < told["prompt_tokens_total"]
 
 
 def test_metrics_report_model_calls_by_purpose(service: Service) -> None:

@@ -238,7 +238,7 @@ def append(token: str, session: str, *texts: str, **more: Any) -> Given:
     return token, session, more.pop("key", ""), {"messages": messages, **more}
 
 
-def at_once(batching: Service, requests: list[Given]) -> list[Answer]:
+def ask_all(batching: Service, requests: list[Given]) -> list[Answer]:
     """Return the answers to requests that all arrive before the first is answered."""
 
     async def ask(given: Given) -> Answer:
@@ -264,7 +264,7 @@ def test_each_request_of_a_batch_gets_its_own_response(batching: Service) -> Non
     batching.memory.update("nobodys", {"role": "user", "content": "kept"})
     assert batching.call("append_messages", ben, _first("bens")).status == 200
     assert batching.call("append_messages", ana, _first("anas")).status == 200
-    answers = at_once(
+    answers = ask_all(
         batching,
         [
             append(ana, "anas", "one"), append(ana, "bens", "another's"),
@@ -291,9 +291,9 @@ def test_a_revoked_key_is_rejected_within_a_batch(batching: Service) -> None:
     """Wrong: a revoked key is still accepted in a batch, because it was valid a moment ago."""
     token, key = batching.ring.create("short", ["ana"], ["write"])
     other = batching.key("ana")
-    assert [one.status for one in at_once(batching, [append(token, "s", "a")] * 3)] == [200] * 3
+    assert [one.status for one in ask_all(batching, [append(token, "s", "a")] * 3)] == [200] * 3
     batching.ring.revoke(key.prefix)
-    answers = at_once(batching, [append(token, "s", "b"), append(other, "s", "c")] * 3)
+    answers = ask_all(batching, [append(token, "s", "b"), append(other, "s", "c")] * 3)
     assert [one.status for one in answers] == [401, 200] * 3
     assert stored_in(batching, "s") == ["a"] * 3 + ["c"] * 3
 
@@ -302,7 +302,7 @@ def test_concurrent_appends_to_a_session_are_numbered_consecutively(batching: Se
     """Wrong: a message of a batch is lost, stored twice, or gets another's number."""
     ana = batching.key("ana")
     asked = [append(ana, "s", f"{n}") for n in range(100)]
-    ends = [one.json["end"] for one in at_once(batching, asked)]
+    ends = [one.json["end"] for one in ask_all(batching, asked)]
     assert sorted(ends) == list(range(1, 101))
     by_end = dict(zip(ends, map(str, range(100)), strict=True))
     assert stored_in(batching, "s") == [by_end[end] for end in range(1, 101)]

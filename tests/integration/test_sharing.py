@@ -210,7 +210,7 @@ def test_an_invalid_access_id_or_name_is_rejected() -> None:
         assert share.agents() == {"ann": "write"}
 
 
-def told(agent: SharedMemory) -> str:
+def readable_text(agent: SharedMemory) -> str:
     """Return everything that an agent can read."""
     said = [
         [call(agent) for call in READING.values()],
@@ -246,7 +246,7 @@ def test_no_data_passes_between_a_namespace_and_its_users(store: Store) -> None:
         memory.flush()
         words = {"red": "red-team", "blue": "blue-team"}
         for name, word in words.items():
-            inside = told(memory.share(name).agent("ann"))
+            inside = readable_text(memory.share(name).agent("ann"))
             assert word in inside
             others = {"red-team", "blue-team", "ann-alone", "red-user"} - {word}
             assert not [other for other in others if other in inside]

@@ -29,7 +29,7 @@ from tests.kit import Cut, Echo, cut_at, every_nth, opened, piped, steps_of, use
 PLACES = ("_grants", "_authors", "_notes", "_failed", "kept", "vector")
 
 
-class Kept(Echo):
+class FailsAtPoison(Echo):
     """Fails at messages with "poison"."""
 
     kind: str = "kept"
@@ -40,7 +40,7 @@ class Kept(Echo):
         super().update(scope, entries)
 
 
-def said(share: Share, session_id: str) -> list[str]:
+def log_of(share: Share, session_id: str) -> list[str]:
     """Return a session's log as a reader of the namespace sees it."""
     share.grant("reader")
     return [entry.message.text() for entry in share.agent("reader").history(session_id)]
@@ -71,7 +71,7 @@ def bytes_of(folder: Path) -> bytes:
 def test_a_deleted_user_leaves_no_data_in_namespaces(store: Store, tmp_path: Path) -> None:
     """Wrong: a deleted agent's text stays in a log, summary, record, context or file, or its grants
     do. Also wrong: another agent's text is lost."""
-    flush = FlushToLTM(blocks=[VectorMemory(), Kept()], max_stm_ratio=0.5)
+    flush = FlushToLTM(blocks=[VectorMemory(), FailsAtPoison()], max_stm_ratio=0.5)
     overflow = Chain([flush, Summarize(max_summary_tokens=100)])
     with opened(store, overflow=overflow, max_tokens=600) as memory:
         share, other = team(memory), memory.share("other")
@@ -197,7 +197,7 @@ def test_a_summary_without_the_deleted_agents_text_is_kept() -> None:
 def test_a_log_shortened_by_retention_is_redacted(store: Store) -> None:
     """Wrong: the rest of a shortened log is not redacted, or at a wrong place."""
     old = datetime.now(UTC) - timedelta(days=9)
-    overflow = FlushToLTM(blocks=[Kept()], max_stm_ratio=0.5)
+    overflow = FlushToLTM(blocks=[FailsAtPoison()], max_stm_ratio=0.5)
     fields: Any = {"overflow": overflow, "max_tokens": 600, "retention": "window"}
     with opened(store, **fields) as memory:
         share = team(memory)
@@ -236,7 +236,7 @@ def test_a_log_shortened_by_retention_is_redacted(store: Store) -> None:
 def test_dead_letters_of_a_deleted_agent_are_redacted() -> None:
     """Wrong: a dead letter keeps the agent's text, or loses other agents' messages."""
     store = MemoryStore()
-    overflow = FlushToLTM(blocks=[Kept()], absorb="every_update")
+    overflow = FlushToLTM(blocks=[FailsAtPoison()], absorb="every_update")
     with opened(store, overflow=overflow, absorb_attempts=1) as memory:
         share = team(memory)
         share.agent("ben").update("s", user("sage"))
@@ -260,11 +260,11 @@ def test_agents_with_similar_names_are_not_deleted(store: Store) -> None:
             share.agent(agent).update("s", user(f"By {agent!r}."))
         memory.delete_user("ann")
         assert list(share.agents()) == ["Ann", "ann\x1f", "ann ", "team"]
-        assert said(share, "s") == [
+        assert log_of(share, "s") == [
             DELETED, "By 'Ann'.", "By 'ann '.", "By 'team'.", "By 'ann\\x1f'."
         ]  # fmt: skip
         memory.delete_user("team")
-        assert said(share, "s")[3] == DELETED
+        assert log_of(share, "s")[3] == DELETED
 
 
 def test_system_messages_in_a_separate_store_are_included(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_a_rebuild_survives_any_interruption(
     delete: Callable[[AgentMemory], None], finish: Callable[..., None]
 ) -> None:
     """Wrong: an interrupted deletion leaves data for good, or restores the agent's access."""
-    fields: Any = {"overflow": FlushToLTM(blocks=[Kept()], absorb="every_update")}
+    fields: Any = {"overflow": FlushToLTM(blocks=[FailsAtPoison()], absorb="every_update")}
     for step in steps_of(finish, WAYS):
         store = MemoryStore()
         with opened(store, **fields) as memory:
@@ -369,7 +369,7 @@ def test_a_rebuild_survives_any_interruption(
             memory.flush()
             for name in ("s", "t"):
                 own = f"bencanary in {name}"
-                assert said(share, name) == [own, DELETED, own]
+                assert log_of(share, name) == [own, DELETED, own]
             kept = [fact.text for fact in store.records("kept", "user:\x1eteam")]
             assert len(kept) == 6
             assert sum("bencanary" in text for text in kept) == 4
@@ -401,7 +401,7 @@ def test_a_new_grant_survives_an_old_deletion(delete: Callable[[AgentMemory], No
             share.agent("ann").update("s", user("Back again."))
             memory.flush()
             assert share.agents()["ann"] == "write"
-            assert said(share, "s")[-1:] == ["Back again."]
+            assert log_of(share, "s")[-1:] == ["Back again."]
     assert step > 20
 
 
@@ -417,7 +417,7 @@ def test_a_message_written_during_a_deletion_is_redacted() -> None:
 
         with AgentMemory(store=watched(store, watch)) as other:
             other.share("team").agent("ann").update("s", user("anncanary"))
-        assert said(share, "s") == [DELETED]
+        assert log_of(share, "s") == [DELETED]
         assert "anncanary" not in everything(store)
 
 
@@ -441,7 +441,7 @@ def test_a_second_deletion_redacts_writes_during_a_lease(monkeypatch: pytest.Mon
             other.share("team").agent("ann").update("s", user("anncanary"))
         store.release(session, "worker")
         memory.delete_user("ann")
-        assert said(share, "s") == ["by ben", DELETED]
+        assert log_of(share, "s") == ["by ben", DELETED]
         assert "ann" not in everything(store)
 
 

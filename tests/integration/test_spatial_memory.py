@@ -241,7 +241,7 @@ def test_confidence_may_never_decay_and_times_may_be_in_the_future(store: Store)
             assert sure == ({"old": 0.7, "ahead": 0.6} if name == "spatial" else {"ahead": 0.6})
 
 
-def kept(store: Store, owner: str) -> list[str]:
+def stored_texts(store: Store, owner: str) -> list[str]:
     """Return what the store holds of an owner, including its version."""
     return [
         one.text for of in (owner, version_owner(owner)) for one in store.records("spatial", of)
@@ -262,7 +262,7 @@ def test_a_session_being_deleted_hides_its_observations(memory: AgentMemory, sto
     with pytest.raises(SessionDeleting):
         places.observe("late", (3, 0))
     memory.delete("s")
-    assert sorted(kept(store, "user:ada"))[-1] == "in t"
+    assert sorted(stored_texts(store, "user:ada"))[-1] == "in t"
     assert nearest(places) == ["in t"]
 
 
@@ -453,7 +453,7 @@ def test_an_observation_is_recalled_by_its_position(memory: AgentMemory) -> None
         assert found("Where is the charging station?", nowhere) == ["The charging station is here."]
 
 
-def test_tools(memory: AgentMemory) -> None:
+def test_tools_reach_only_the_users_observations(memory: AgentMemory) -> None:
     """Wrong: a tool cannot store or find observations, or reaches another user's."""
     call = partial(memory.call_tool, "s", user_id="ada")
     assert "null" not in json.dumps(memory.tools("s", user_id="ada"))  # schemas have no null

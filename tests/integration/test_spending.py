@@ -58,7 +58,7 @@ def calls(most: int, **others: Any) -> dict[str, Any]:
     return {"total": {"calls": most}, **others}
 
 
-def say(memory: AgentMemory, session: str, number: int, user: str = "ana") -> None:
+def add_item(memory: AgentMemory, session: str, number: int, user: str = "ana") -> None:
     memory.update(session, {"role": "user", "content": f"Item {number} is mine."}, user_id=user)
 
 
@@ -128,8 +128,8 @@ def test_a_killed_call_leaves_its_reservation(fake: FakeLLM, url: str) -> None:
         today = memory.stats().spending
         assert today.spent.calls == 1
         assert 0 < today.spent.tokens < 3_000
-        say(memory, "s", 1)
-        say(memory, "s", 2)
+        add_item(memory, "s", 1)
+        add_item(memory, "s", 2)
         assert len(fake.requests) == 1
         assert memory.flush()[0].error is not None
         assert len(fake.requests) == 1
@@ -139,10 +139,10 @@ def test_one_user_over_the_limit_stops_no_other(fake: FakeLLM, clock: list[datet
     """Wrong: one user's limit blocks another user, or applies to each session."""
     with opened(fake, spending_limits={"per_user": {"calls": 2}}) as memory:
         for number in range(4):
-            say(memory, "ana", number)
-        say(memory, "ana-2", 4)
+            add_item(memory, "ana", number)
+        add_item(memory, "ana-2", 4)
         assert len(fake.requests) == 2
-        say(memory, "ben", 0, "ben")
+        add_item(memory, "ben", 0, "ben")
         assert len(fake.requests) == 3
         assert memory.user("ben").facts()
         assert any("limit" in told for told in memory.get("ana").warnings)
@@ -155,7 +155,7 @@ def test_a_summary_over_the_limit_is_redone_later(fake: FakeLLM, clock: list[dat
     strategy = Summarize(max_summary_tokens=60)
     with opened(fake, overflow=strategy, max_tokens=300, spending_limits=calls(1)) as memory:
         for number in range(60):
-            say(memory, "s", number)
+            add_item(memory, "s", number)
         context = memory.get("s", "And?", user_id="ana")
         assert context.tokens <= 300
         assert context.head.summary.by == "local"
@@ -177,7 +177,7 @@ def test_usage_counts_calls(fake: FakeLLM, clock: list[datetime], limit: dict[st
     with opened(fake, spending_limits={"total": limit}, prices=prices) as memory:
         asked = 0
         for number in range(40):
-            say(memory, "s", number)
+            add_item(memory, "s", number)
             asked, before = len(fake.requests), asked
             if asked == before:
                 break
@@ -192,7 +192,7 @@ def test_usage_counts_calls(fake: FakeLLM, clock: list[datetime], limit: dict[st
 def test_a_model_with_an_unknown_price_is_not_called(fake: FakeLLM) -> None:
     """Wrong: a model with an unknown price is called although cost is limited."""
     with opened(fake, spending_limits={"total": {"cost": 1.0}}) as memory:
-        say(memory, "s", 1)
+        add_item(memory, "s", 1)
         assert fake.requests == []
         (absorbed,) = memory.flush()
         assert absorbed.error is not None
@@ -208,7 +208,7 @@ def test_an_unknown_price_is_reported_as_a_failure_of_the_block(
         fake, spending_limits={"total": {"cost": 1.0}}, overflow_mode="background"
     ) as memory:
         for number in range(3):
-            say(memory, "s", number)
+            add_item(memory, "s", number)
             memory.flush()
         assert any("prices={" in warning for warning in memory.get("s", user_id="ana").warnings)
         assert "prices={" in (memory.stats().blocks["extractive"].error or "")
@@ -221,7 +221,7 @@ def test_an_unknown_price_is_the_reason_for_a_local_extract(fake: FakeLLM) -> No
     summaries = {"overflow": Summarize(max_summary_tokens=60), "max_tokens": 600}
     with opened(fake, spending_limits={"total": {"cost": 1.0}}, **summaries) as memory:
         for number in range(120):
-            say(memory, "s", number)
+            add_item(memory, "s", number)
         assert any("prices={" in warning for warning in memory.get("s", user_id="ana").warnings)
         assert fake.requests == []
 
@@ -233,7 +233,7 @@ def test_a_limit_of_0_calls_no_model(fake: FakeLLM) -> None:
         blocks=[ExtractiveMemory()],
     ) as memory:  # fmt: skip
         for number in range(60):
-            say(memory, "s", number)
+            add_item(memory, "s", number)
         context = memory.get("s", "And?", user_id="ana")
         assert not [one for one in context.warnings if "limit" in one]
         memory.flush()
@@ -261,7 +261,7 @@ def test_a_paid_embedder_is_charged_and_limited(fake: FakeLLM) -> None:
     fields = {"embedding": "openai/text-embedding-3-small", "overflow": None, "model": None}
     fake.dimension = 1536
     with opened(fake, spending_limits={"per_user": {"calls": 3}}, **fields) as memory:
-        say(memory, "s", 1)
+        add_item(memory, "s", 1)
         memory.flush()
         context = memory.get("t", "What item is mine?", user_id="ana")
         assert context.usage.embedding_calls == 1

@@ -29,7 +29,7 @@ from agent_memory.stores import MemoryStore, SQLStore
 from agent_memory.strategies import FlushToLTM, Summarize, Trim
 from agent_memory.testing.contract import together
 from agent_memory.testing.watching import watched
-from tests.contract.standalone_contract import said, texts
+from tests.contract.standalone_contract import chat_of, texts
 from tests.kit import Echo, mark_deleting, piped
 
 
@@ -58,7 +58,7 @@ def recalled(agent: AgentMemory, question: str = "moon", session_id: str = "s") 
 def test_an_agent_reads_a_saved_chat_history() -> None:
     """Wrong: an agent does not see a saved list, or counts its tokens differently."""
     store = MemoryStore()
-    given = [{"role": "system", "content": "Be brief."}, *said("one", "two of them")]
+    given = [{"role": "system", "content": "Be brief."}, *chat_of("one", "two of them")]
     with ChatHistory(store) as history, AgentMemory(store=store, blocks=[]) as agent:
         history.save("s", given, user_id="ana")
         agent.update("twin", given, user_id="ana")
@@ -67,7 +67,7 @@ def test_an_agent_reads_a_saved_chat_history() -> None:
         one, twin = (agent.history(session) for session in ("s", "twin"))
         counted = [[(e.tokens, e.total, e.encoding) for e in log] for log in (one, twin)]
         assert counted[0] == counted[1]
-        agent.update("s", said("three"), user_id="ana")
+        agent.update("s", chat_of("three"), user_id="ana")
         assert texts(history)[1:] == ["one", "two of them", "three"]
         assert [head.session_id for head in agent.sessions(user_id="ana")] == ["s", "twin"]
 
@@ -82,7 +82,7 @@ def test_a_save_replaces_or_removes_the_system_message() -> None:
             return [one["content"] for one in agent.get("s").to_messages()]
 
         first, second = ({"role": "system", "content": text} for text in ("first", "second"))
-        (a,) = said("a")
+        (a,) = chat_of("a")
         assert shown(first, a) == ["first", "a"]
         assert shown(first, a, second) == ["second", "a"]
         assert shown(first, a) == ["first", "a"]
@@ -96,11 +96,11 @@ def test_unchanged_messages_are_not_absorbed_again() -> None:
     store, block = MemoryStore(), Notes(fed=[])
     with ChatHistory(store) as history, memory(store, block) as agent:
         for count in (1, 2, 2, 3):
-            history.save("s", said(*[f"turn {n}" for n in range(count)]))
+            history.save("s", chat_of(*[f"turn {n}" for n in range(count)]))
             agent.flush()
         assert agent.blocks["notes"].fed == ["turn 0", "turn 1", "turn 2"]
         times = [entry.created_at for entry in agent.history("s")]
-        history.save("s", [*history.load("s"), *said("turn 3")])
+        history.save("s", [*history.load("s"), *chat_of("turn 3")])
         assert [entry.created_at for entry in agent.history("s")][:3] == times
 
 
@@ -114,11 +114,11 @@ def test_replaced_messages_are_not_recalled(block: Block, url: str) -> None:
             asked = {one: agent.search(f"{one} moon", user_id="u") for one in words}
             return [one for one in words if any(one in recall.text for recall in asked[one])]
 
-        history.save("s", said("golden moon", "cheese moon", "silver moon"), user_id="u")
-        history.save("t", said("green moon"), user_id="u")
+        history.save("s", chat_of("golden moon", "cheese moon", "silver moon"), user_id="u")
+        history.save("t", chat_of("green moon"), user_id="u")
         agent.flush()
         assert found() == ["golden", "cheese", "silver", "green"]
-        history.save("s", said("golden moon", "purple moon"))
+        history.save("s", chat_of("golden moon", "purple moon"))
         assert set(found()) <= {"golden", "purple", "green"}
         agent.flush()
         assert found() == ["golden", "purple", "green"]
@@ -130,10 +130,10 @@ def test_a_block_with_its_own_database_drops_replaced_messages() -> None:
     """Wrong: a block with its own Qdrant keeps records of replaced messages."""
     store = MemoryStore()
     with ChatHistory(store) as history, memory(store, VectorMemory(store=":memory:")) as agent:
-        history.save("s", said("moon a", "moon b", "moon c"))
+        history.save("s", chat_of("moon a", "moon b", "moon c"))
         agent.flush()
         assert len(recalled(agent)) == 3
-        history.save("s", said("moon a"))
+        history.save("s", chat_of("moon a"))
         agent.flush()
         assert recalled(agent) == ["user: moon a"]
 
@@ -148,17 +148,17 @@ def test_an_interrupted_save_changes_nothing() -> None:
 
     store = watched(inner, fail)
     with ChatHistory(store) as history, memory(inner, Notes(fed=[])) as agent:
-        history.save("s", said("a", "b", "c"))
+        history.save("s", chat_of("a", "b", "c"))
         agent.flush()
         for step in ("before move", "after move", "after delete_records", "before rewrite"):
             armed[:] = [step]
             with pytest.raises(ConnectionError):
-                history.save("s", said("a", "x"))
+                history.save("s", chat_of("a", "x"))
             armed.clear()
             assert texts(history) == ["a", "b", "c"]
             agent.flush()
             assert recalled(agent) == ["a", "b", "c"]
-        history.save("s", said("a", "x"))
+        history.save("s", chat_of("a", "x"))
         agent.flush()
         assert recalled(agent) == ["a", "x"]
 
@@ -175,22 +175,22 @@ def test_a_save_updates_the_window(strategy: Any) -> None:
             agent.update("s", {"role": "user", "content": name})
         start = agent.sessions()[0].start
         assert start > 10
-        history.save("s", [*history.load("s")[:-1], *said("changed")])  # within the window
+        history.save("s", [*history.load("s")[:-1], *chat_of("changed")])  # within the window
         (head,) = agent.sessions()
         assert (head.start, head.window_tokens) == (
             start, sum(entry.tokens for entry in agent.history("s", after=start)),
         )  # fmt: skip
         assert agent.get("s").to_messages()[-1]["content"] == "changed"
-        history.save("s", [*history.load("s")[:5], *said("begun anew")])  # before it
+        history.save("s", [*history.load("s")[:5], *chat_of("begun anew")])  # before it
         (head,) = agent.sessions()
         assert (head.start, head.summary, head.pinned) == (0, None, ())
         assert head.window_tokens == sum(entry.tokens for entry in agent.history("s"))
         context = agent.get("s")
         assert context.to_messages()[-1]["content"] == "begun anew"
         assert context.tokens <= 700
-        history.save("s", said(*names))
+        history.save("s", chat_of(*names))
         assert agent.get("s").tokens <= 700
-        agent.update("s", said("and on"))
+        agent.update("s", chat_of("and on"))
         assert agent.sessions()[0].start > 0
 
 
@@ -198,22 +198,22 @@ def test_a_chat_history_belongs_to_its_user() -> None:
     """Wrong: a save overwrites another user's session, or deleting a user leaves a history."""
     store = MemoryStore()
     with ChatHistory(store) as history, memory(store, Notes(fed=[])) as agent:
-        history.save("s", said("a"))
+        history.save("s", chat_of("a"))
         agent.flush()
-        history.save("s", said("a"), user_id="ana")  # it had no user before
+        history.save("s", chat_of("a"), user_id="ana")  # it had no user before
         agent.flush()
         assert [one.text for one in agent.search("a", user_id="ana")] == ["a"]
-        for messages in (said("b"), said("a"), []):
+        for messages in (chat_of("b"), chat_of("a"), []):
             with pytest.raises(SessionOfAnotherUser):
                 history.save("s", messages, user_id="ben")
-        history.save("s", said("c"))
+        history.save("s", chat_of("c"))
         assert texts(history) == ["c"]
         agent.delete_user("ana")
         assert history.load("s") == []
-        history.save("s", said("mine"), user_id="ben")
-        history.save("t", said("too"), user_id="ben")
+        history.save("s", chat_of("mine"), user_id="ben")
+        history.save("t", chat_of("too"), user_id="ben")
         history.clear("s")
-        history.save("s", said("anybody's"), user_id="ana")
+        history.save("s", chat_of("anybody's"), user_id="ana")
         assert [head.session_id for head in agent.sessions(user_id="ben")] == ["t"]
 
 
@@ -221,10 +221,10 @@ def test_a_save_completes_an_unfinished_deletion() -> None:
     """Wrong: a save during a deletion waits forever, or restores deleted messages."""
     store = MemoryStore()
     with ChatHistory(store) as history:
-        history.save("s", said("old"), user_id="ana")
+        history.save("s", chat_of("old"), user_id="ana")
         mark_deleting(store)
         assert history.load("s") == []
-        history.save("s", said("new"), user_id="ben")
+        history.save("s", chat_of("new"), user_id="ben")
         assert texts(history) == ["new"]
 
 
@@ -240,9 +240,9 @@ def test_a_save_does_not_restore_expired_messages() -> None:
         assert head.expired > 0
         left = history.load("s")
         assert len(left) == head.end - head.expired
-        history.save("s", [*left, *said("more")])
+        history.save("s", [*left, *chat_of("more")])
         assert agent.sessions()[0].expired == head.expired
-        history.save("s", said("anew", "and on"))
+        history.save("s", chat_of("anew", "and on"))
         (after,) = agent.sessions()
         assert (after.end, after.window_tokens) == (
             head.expired + 2, sum(entry.tokens for entry in agent.history("s")),
@@ -294,7 +294,7 @@ def test_a_reader_sees_one_list_although_savers_are_killed(url: str) -> None:
                 assert all(is_whole(texts(history), "ab") for _ in range(8))
                 os.kill(process.pid, signal.SIGKILL)
             assert is_whole(texts(history), "ab")
-        history.save("s", said("goes on"))
+        history.save("s", chat_of("goes on"))
         assert texts(history) == ["goes on"]
 
 
@@ -310,7 +310,7 @@ def test_deleting_a_user_deletes_the_users_index_items(tmp_path: Path) -> None:
         for half in (index, second):
             for user in ("ana", "ben", None):
                 half.store(Item("a", f"secret of {user}", [1, 0]), user_id=user)
-        agent.update("s", said("secret of the moon"), user_id="ben")
+        agent.update("s", chat_of("secret of the moon"), user_id="ben")
         agent.flush()
         agent.delete_user("ana")
         for half in (index, second):

@@ -49,7 +49,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def output_of(process: subprocess.Popen[str]) -> str:
     """Return the process's remaining output. It must exit cleanly."""
     out, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, errors) == (0, "")
@@ -75,13 +75,13 @@ with AgentMemory(store="STORE") as memory:
 @pytest.mark.parametrize("store", ["sqlite:///m.db", "memory://"])
 def test_a_first_update_loads_nothing_heavy(store: str, start: Start) -> None:
     """Wrong: the first update loads a library that it does not need, and takes half a second."""
-    assert said(start(FIRST.replace("STORE", store))) == "100000 []"
+    assert output_of(start(FIRST.replace("STORE", store))) == "100000 []"
 
 
 def test_a_fast_start_reads_the_environment(start: Start) -> None:
     """Wrong: the fast start skips environment variables, and a deployment's settings are lost."""
     process = start(FIRST.replace("STORE", "memory://"), agent_memory_max_tokens="5000")
-    assert said(process).startswith("5000 ")
+    assert output_of(process).startswith("5000 ")
 
 
 HELD = f"""
@@ -141,13 +141,13 @@ def test_no_update_waits_for_litellm(mode: str, messages: int, start: Start) -> 
     model is called. In the background mode messages overflow meanwhile, so that a model is
     called."""
     code = HELD.replace("MODE", repr(mode)).replace("MESSAGES", str(messages))
-    assert said(start(code + "os._exit(0)")) == "updated"
+    assert output_of(start(code + "os._exit(0)")) == "updated"
 
 
 def test_an_error_in_loading_litellm_is_raised_to_the_caller(start: Start) -> None:
     """Wrong: litellm's error in loading is printed by a thread, or another reaches the caller."""
     code = HELD.replace("MODE", "'inline'").replace("MESSAGES", "3") + REFUSED
-    assert said(start(code)).splitlines() == ["updated", "litellm is broken"]
+    assert output_of(start(code)).splitlines() == ["updated", "litellm is broken"]
 
 
 HALF_WAY = """
@@ -176,7 +176,7 @@ print(litellm.exceptions.__name__)
 
 def test_a_failed_load_of_litellm_is_repeated(start: Start) -> None:
     """Wrong: after a failed load, calls of a model use an incomplete litellm."""
-    assert said(start(HALF_WAY)).splitlines() == ["not this time", "litellm.exceptions"]
+    assert output_of(start(HALF_WAY)).splitlines() == ["not this time", "litellm.exceptions"]
 
 
 STAND_IN = """
@@ -235,7 +235,7 @@ sys.stdin.readline()
 """
     process = start(ASKS.replace("MODE", "inline") + code)
     assert read_line(process) == "importing"
-    assert said(process) == "broken off"
+    assert output_of(process) == "broken off"
 
 
 @pytest.mark.parametrize("mode", ["inline", "background"])
@@ -243,7 +243,7 @@ def test_an_exit_while_litellm_loads_neither_hangs_nor_prints(mode: str, start: 
     """Wrong: an exit while litellm loads hangs, or prints an error of the loading thread."""
     code = ASKS.replace("MODE", mode) + "time.sleep(SECONDS)"
     processes = [start(code.replace("SECONDS", str(n / 3))) for n in range(4)]
-    assert [said(process) for process in processes] == [""] * 4
+    assert [output_of(process) for process in processes] == [""] * 4
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
@@ -264,7 +264,7 @@ memory.close()
 """
     process = start(ASKS.replace("MODE", "inline") + code)
     assert read_line(process) == "importing"
-    assert said(process).splitlines() == ["imported", "0"]
+    assert output_of(process).splitlines() == ["imported", "0"]
 
 
 SAID = {"role": "user", "content": "My sister lives in Porto."}
@@ -279,7 +279,7 @@ with AgentMemory(store="memory://", **{fields}) as memory:
 """
 
 
-class Told(StaticMemory):
+class NotesLoads(StaticMemory):
     """A block that records what it is asked to load."""
 
     loaded: list[str] = []
@@ -308,7 +308,7 @@ def test_warm_up_loads_the_libraries_that_the_settings_need(model: str | None) -
 
 def test_warm_up_loads_blocks_and_reads_a_users_data() -> None:
     """Wrong: a warmed-up user's first question waits for an index."""
-    block = Told(name="told", facts=[])
+    block = NotesLoads(name="told", facts=[])
     with AgentMemory(store="memory://", blocks=[block]) as memory:
         memory.warm_up()
         assert block.loaded == ["load"]
@@ -344,12 +344,12 @@ def test_warm_up_reads_the_index_of_a_user(url: str, monkeypatch: pytest.MonkeyP
         read.clear()
         assert memory.search("Where does my sister live?", user_id="ada")
         assert len(read) == cold - 1  # the first search also reads the found records
-        assert memory.stats().recalls.asked == 2
+        assert memory.stats().recalls.queries == 2
 
 
 def test_a_block_that_fails_to_load_does_not_stop_warm_up(caplog: pytest.LogCaptureFixture) -> None:
     """Wrong: a block that cannot load keeps the service from starting."""
-    blocks = [Broken(name="broken", facts=[]), Told(name="told", facts=[], loaded=[])]
+    blocks = [Broken(name="broken", facts=[]), NotesLoads(name="told", facts=[], loaded=[])]
     with AgentMemory(store="memory://", blocks=blocks) as memory:
         with caplog.at_level(logging.WARNING):
             memory.warm_up()

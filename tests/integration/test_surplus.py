@@ -14,7 +14,7 @@ from agent_memory.errors import SessionOfAnotherUser
 from agent_memory.ltm_blocks.base import ManualBlock
 from agent_memory.ltm_blocks.files import FileMemory
 from agent_memory.ltm_blocks.skills.files import Skill
-from tests.integration.fact_model import Model, absorbed, remembering, said
+from tests.integration.fact_model import Model, absorbed, dated, remembering
 from tests.kit import assistant, user
 
 WORDS = ["boat", "river", "lamp", "violin", "harvest", "engine", "pepper", "glacier"]
@@ -64,7 +64,7 @@ class Entries(ManualBlock):
     def get(self, scope: Scope, message: Any, limit: int) -> list[Recall]:
         return []
 
-    def all_kept(self, scope: Scope) -> list[Recall]:
+    def stored_records(self, scope: Scope) -> list[Recall]:
         count = 2 if scope.user_id == "ana" else 0
         return [Recall(self.name, f"e{n}", DOCK) for n in range(count)]
 
@@ -123,8 +123,8 @@ def test_reported_facts_equal_the_stale_facts_of_their_block() -> None:
     model.tell("I live in Oslo", "Lives in Oslo.", category="home")
     model.tell("my home is Oslo", "The user lives in Oslo.", category="home")
     with remembering(model) as memory:
-        absorbed(memory, "a", said("I live in Oslo"))
-        absorbed(memory, "b", said("my home is Oslo"))
+        absorbed(memory, "a", dated("I live in Oslo"))
+        absorbed(memory, "b", dated("my home is Oslo"))
         stale = [one.fact.id for one in memory.user("ada").stale()]
         assert [one.recall.id for one in memory.user("ada").surplus()] == stale
 

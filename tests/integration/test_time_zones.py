@@ -26,7 +26,7 @@ def test_a_message_keeps_its_offset_and_shows_its_local_day(store: str, tmp_path
         assert entry.message.to_dict()["created_at"] == SINGAPORE
         assert entry.message.created_at.utcoffset() == timedelta(hours=8)
         assert entry.created_at == datetime.fromisoformat(SINGAPORE)
-        assert f"{entry.said_at:%Y-%m-%d}" == "2026-04-16"
+        assert f"{entry.local_time:%Y-%m-%d}" == "2026-04-16"
         context = memory.get("t", "What did I plant in pot four?", user_id="ana")
         assert "[2026-04-16]" in str(context.to_messages())
         (found,) = memory.search("What did I plant in pot four?", user_id="ana")
@@ -49,7 +49,7 @@ def test_the_time_zone_setting_is_applied_and_validated() -> None:
     said = {"role": "user", "content": "a", "timestamp": "2024-05-06T00:53:20+02:00"}
     with AgentMemory(store="memory://", blocks=[]) as memory:
         memory.update("s", said)
-        assert f"{memory.history('s')[0].said_at:%Y-%m-%d}" == "2024-05-06"
+        assert f"{memory.history('s')[0].local_time:%Y-%m-%d}" == "2024-05-06"
 
 
 class _Zones:

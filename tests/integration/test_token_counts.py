@@ -16,7 +16,7 @@ WORDS = ["boat", "river", "lamp", "violin", "harvest", "engine", "pepper", "glac
 COUNTER = TokenCounter()
 
 
-def said(rng: random.Random) -> str:
+def random_text(rng: random.Random) -> str:
     return " ".join(rng.choices(WORDS, k=rng.randint(3, 40)))
 
 
@@ -32,49 +32,49 @@ def alike(before: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> in
 
 @pytest.mark.parametrize("role", ["system", "user", "leading"])
 @pytest.mark.parametrize("seed", range(4))
-def test_kept_tokens_measure_the_shared_prefix_of_two_prompts(seed: int, role: Any) -> None:
-    """Wrong: `kept_tokens` is larger than the prefix that two prompts share."""
+def test_cacheable_tokens_measure_the_shared_prefix_of_two_prompts(seed: int, role: Any) -> None:
+    """Wrong: `cacheable_tokens` is larger than the prefix that two prompts share."""
     rng = random.Random(seed)
     blocks = rng.choice([[], [VectorMemory(embedding=None)], [StaticMemory(facts=["Ana sails."])]])
     strategy = rng.choice([Trim(), Summarize(max_summary_tokens=100)])
-    kept = 0
+    total = 0
     fields: dict[str, Any] = {"overflow": strategy, "max_tokens": 700, "min_relevance": 0}
     with AgentMemory("memory://", blocks=blocks, memory_role=role, **fields) as memory:
         memory.update("s", {"role": "system", "content": "Be short."}, user_id="ana")
         before = None
         for _ in range(20):
-            asked = said(rng)
-            context = memory.get("s", asked, user_id="ana")
+            question = random_text(rng)
+            context = memory.get("s", question, user_id="ana")
             now = context.to_messages()
             if before is None:
-                assert context.kept_tokens is None
+                assert context.cacheable_tokens is None
             else:
-                assert context.kept_tokens is not None
-                assert 0 <= alike(before, now) - context.kept_tokens <= 8  # for the element's tags
-                kept += context.kept_tokens
+                reused = context.cacheable_tokens or 0
+                assert 0 <= alike(before, now) - reused <= 8  # for the element's tags
+                total += reused
             before = now
-            memory.update("s", {"role": "user", "content": asked}, user_id="ana")
-            memory.update("s", {"role": "assistant", "content": said(rng)}, user_id="ana")
+            memory.update("s", {"role": "user", "content": question}, user_id="ana")
+            memory.update("s", {"role": "assistant", "content": random_text(rng)}, user_id="ana")
             memory.flush()
         prompts = memory.stats().prompts
     assert prompts.contexts == 19
-    assert prompts.kept_tokens == kept > (0 if role == "leading" else 0.3) * prompts.tokens
+    assert prompts.cacheable_tokens == total > (0 if role == "leading" else 0.3) * prompts.tokens
 
 
-def test_kept_tokens_exclude_an_edited_message() -> None:
-    """Wrong: `kept_tokens` counts a message that was edited without a change of its number."""
+def test_cacheable_tokens_exclude_an_edited_message() -> None:
+    """Wrong: `cacheable_tokens` counts a message that was edited without a change of its number."""
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "My code is 1234"})
         memory.update("s", {"role": "assistant", "content": "Noted."})
         whole = memory.get("s").tokens
         again = memory.get("s")
-        assert again.kept_tokens == whole - COUNTER.overhead
+        assert again.cacheable_tokens == whole - COUNTER.overhead
         memory.edit("s", lambda entries: [{"role": "user", "content": "My code is ####"}])
-        assert memory.get("s").kept_tokens == 0
+        assert memory.get("s").cacheable_tokens == 0
 
 
-def test_kept_tokens_include_the_rounds_of_tools_in_a_turn() -> None:
-    """Wrong: `kept_tokens` ignores the rounds of tools within a turn."""
+def test_cacheable_tokens_include_the_rounds_of_tools_in_a_turn() -> None:
+    """Wrong: `cacheable_tokens` ignores the rounds of tools within a turn."""
     with AgentMemory("memory://", blocks=[]) as memory:
         memory.update("s", {"role": "user", "content": "one two three"})
         memory.update("s", {"role": "assistant", "content": "four"})
@@ -82,17 +82,17 @@ def test_kept_tokens_include_the_rounds_of_tools_in_a_turn() -> None:
         first = turn.context
         done = [user("What time is it?"), call(["c"], "now"), result("c", "noon")]
         second = memory.before_turn("s", done).context
-        assert second.kept_tokens == first.tokens - COUNTER.overhead
+        assert second.cacheable_tokens == first.tokens - COUNTER.overhead
 
 
-def test_kept_tokens_are_measured_for_each_session() -> None:
-    """Wrong: `kept_tokens` is 0 when two sessions alternate."""
+def test_cacheable_tokens_are_measured_for_each_session() -> None:
+    """Wrong: `cacheable_tokens` is 0 when two sessions alternate."""
     with AgentMemory("memory://", blocks=[]) as memory:
         for name in ("a", "b", "a", "b"):
             memory.update(name, {"role": "user", "content": f"hello from {name}"})
             context = memory.get(name)
-        assert context.kept_tokens
-    assert context.kept_tokens < context.tokens
+        assert context.cacheable_tokens
+    assert context.cacheable_tokens < context.tokens
 
 
 UNKNOWN_TO_LITELLM = ("input_audio", "from_the_future")

@@ -22,7 +22,7 @@ from agent_memory.errors import (
 )
 from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import watched
-from tests.integration.fact_model import Model, absorbed, remembering, said, texts
+from tests.integration.fact_model import Model, absorbed, dated, remembering, texts
 from tests.kit import SECONDS, Silent, opened
 
 OWN = ["memory_read", "memory_read_message", "memory_write", "memory_forget"]
@@ -221,8 +221,8 @@ def test_a_model_finds_a_fact_and_deletes_it_permanently(notes: bool) -> None:
     model.tell("work at Acme", "Works at Acme.")
     more: dict[str, Any] = {"blocks": [NoteMemory()]} if notes else {}
     with remembering(model, recall_timeout=SECONDS, **more) as memory:
-        absorbed(memory, "s1", said("I live in Paris and work at Acme"))
-        absorbed(memory, "s2", said("I live in Paris"), user_id="ben")
+        absorbed(memory, "s1", dated("I live in Paris and work at Acme"))
+        absorbed(memory, "s2", dated("I live in Paris"), user_id="ben")
         found = {one["text"]: one for one in read(memory, "s3", "Paris Acme", user_id="ada")}
         assert set(found) == {"Lives in Paris.", "Works at Acme."}
         assert {one["kind"] for one in found.values()} == {"fact"}
@@ -251,7 +251,7 @@ def test_after_a_tool_call_no_earlier_version_of_a_fact_returns(name: str) -> No
         for day, text in enumerate(
             ("I take 25", "I take 50 now", "And no coffee", "I work at Acme")
         ):
-            absorbed(memory, f"s{day}", said(text, f"2024-01-0{day + 1}"))
+            absorbed(memory, f"s{day}", dated(text, f"2024-01-0{day + 1}"))
         (dose,) = (fact for fact in memory.user("ada").facts() if fact.text == doses[2])
         arguments = {"id": dose.id}
         if name == "memory_write":

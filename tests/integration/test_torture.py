@@ -138,7 +138,7 @@ def test_the_verifier_detects_planted_faults(place: Place, fault: str) -> None:
     assert place.look() == expected
 
 
-def _said(ledger: Ledger, op: Op, result: object) -> None:
+def _acknowledge(ledger: Ledger, op: Op, result: object) -> None:
     ledger.begin(op)
     ledger.done(op, result)
 
@@ -146,14 +146,14 @@ def _said(ledger: Ledger, op: Op, result: object) -> None:
 @pytest.fixture
 def ledger() -> Ledger:
     ledger = Ledger({"s": "u"})
-    _said(ledger, Op("update", "s", ("a", "b", "c")), 3)
+    _acknowledge(ledger, Op("update", "s", ("a", "b", "c")), 3)
     assert ledger.findings == []
     return ledger
 
 
 def test_the_verifier_tracks_unacknowledged_messages(ledger: Ledger) -> None:
     """Wrong: the verifier counts an unacknowledged message as lost, or ignores a lost one."""
-    _said(ledger, Op("update", "shared", ("x",)), 7)
+    _acknowledge(ledger, Op("update", "shared", ("x",)), 7)
     ledger.begin(Op("update", "shared", ("y",)))
     said = ledger.shared["shared"]
     assert (said.begun, said.unsure) == (["x", "y"], {"y"})

@@ -120,7 +120,7 @@ def test_spans_contain_no_text_of_messages(spans: Spans, fake: FakeLLM) -> None:
 
 
 @pytest.mark.parametrize("asked", ["true", "SPAN_ONLY", "span_and_event"])
-def test_span_content(
+def test_spans_have_content_in_the_conventions_form(
     spans: Spans, fake: FakeLLM, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wrong: with content switched on, spans lack it, or have it in a form of their own."""

@@ -15,7 +15,7 @@ from tests.kit import with_model
 
 
 class Diary(ManualBlock):
-    """Record its notifications."""
+    """Record its events."""
 
     kind: str = "diary"
     _told: list[tuple[Any, ...]] = PrivateAttr(default_factory=list)
@@ -27,7 +27,7 @@ class Diary(ManualBlock):
         """Nothing."""
 
     def turn_began(self, scope: Scope, turn: Turn) -> None:
-        self._told.append(("began", scope.user_id, turn.session_id, turn.asked[-1].text()))
+        self._told.append(("began", scope.user_id, turn.session_id, turn.turn_messages[-1].text()))
 
     async def turn_ended(self, scope: Scope, turn: Turn, said: Sequence[Message]) -> None:
         roles = [f"{one.role}:{len(one.tool_calls or [])}" for one in said]
@@ -35,7 +35,7 @@ class Diary(ManualBlock):
 
 
 class Plain:
-    """An object with a block's methods that wants notifications of ends."""
+    """An object with a block's methods that wants events of ends."""
 
     name = "plain"
 
@@ -56,7 +56,7 @@ class Plain:
         raise RuntimeError("a block's own mistake")
 
 
-def told(memory: AgentMemory) -> list[tuple[Any, ...]]:
+def events(memory: AgentMemory) -> list[tuple[Any, ...]]:
     block = memory.blocks["diary"]
     return block._told
 
@@ -66,15 +66,15 @@ def test_blocks_are_notified_of_a_turn_of_a_custom_loop() -> None:
     plain = Plain()
     with AgentMemory("memory://", blocks=[Diary(), plain]) as memory:
         turn = memory.before_turn("s", "Hello?", user_id="ana")
-        assert told(memory) == [("began", "ana", "s", "Hello?")]
+        assert events(memory) == [("began", "ana", "s", "Hello?")]
         assert memory.history("s") == []
         memory.after_turn(turn, "Hi.")
-        assert told(memory)[1:] == [("ended", "ana", "s", ["user:0", "assistant:0"], "Hi.")]
+        assert events(memory)[1:] == [("ended", "ana", "s", ["user:0", "assistant:0"], "Hi.")]
         assert plain.ends == ["Hi."]
         assert len(memory.history("s")) == 2
         memory.after_turn(memory.regenerate("s"), "Hello!")
-        assert [one[0] for one in told(memory)] == ["began", "ended", "began", "ended"]
-        assert told(memory)[-1][-1] == "Hello!"
+        assert [one[0] for one in events(memory)] == ["began", "ended", "began", "ended"]
+        assert events(memory)[-1][-1] == "Hello!"
 
 
 def test_blocks_get_the_tool_calls_and_the_answer_of_a_completion() -> None:
@@ -86,11 +86,11 @@ def test_blocks_get_the_tool_calls_and_the_answer_of_a_completion() -> None:
         memory.completion("s", "I am vegetarian.", user_id="ana", tools=tools)
         roles = ["user:0", "assistant:1", "tool:0", "assistant:0"]
         ended = ("ended", "ana", "s", roles, "Noted.")
-        assert told(memory) == [("began", "ana", "s", "I am vegetarian."), ended]
+        assert events(memory) == [("began", "ana", "s", "I am vegetarian."), ended]
         fake.fail(401)
         with pytest.raises(ModelError):
             memory.completion("s", "And now?", user_id="ana")
-        assert [one[0] for one in told(memory)][2:] == ["began"]
+        assert [one[0] for one in events(memory)][2:] == ["began"]
 
 
 def test_composites_and_namespaces_notify_blocks_of_turns() -> None:
@@ -98,12 +98,12 @@ def test_composites_and_namespaces_notify_blocks_of_turns() -> None:
     home = AgentMemory("memory://", blocks=[Diary()])
     with CompositeMemory({"home": home, "rules": StaticMemory(facts=["Be kind."])}) as both:
         both.after_turn(both.before_turn("s", "Hello?"), "Hi.")
-        assert [one[0] for one in told(home)] == ["began", "ended"]
+        assert [one[0] for one in events(home)] == ["began", "ended"]
     with AgentMemory("memory://", blocks=[Diary()]) as memory:
         memory.update("s", {"role": "user", "content": "Mine."}, user_id="ana")
         team = memory.share("team")
         team.grant("ann", "write")
         agent = team.agent("ann")
         agent.after_turn(agent.before_turn("s", "Ours?"), "Yes.")
-        assert len({one[1:3] for one in told(memory)}) == 1
-        assert all(one[1] != "ana" and one[2] != "s" for one in told(memory))
+        assert len({one[1:3] for one in events(memory)}) == 1
+        assert all(one[1] != "ana" and one[2] != "s" for one in events(memory))

@@ -35,7 +35,7 @@ def test_before_turn_returns_the_messages_and_stores_nothing(memory: AgentMemory
     assert turn.messages[-1] == {"role": "user", "content": "And in Rome?"}
     assert HOLD in turn.messages[2]["content"]
     assert (turn.session_id, turn.user_id) == ("s", "ada")
-    assert [m.text() for m in turn.asked] == ["And in Rome?"]
+    assert [m.text() for m in turn.turn_messages] == ["And in Rome?"]
     assert turn.context.messages == memory.get("s").messages
     assert len(logged(memory)) == 2
     memory.before_turn("another", "Hello", user_id="bob")
@@ -48,12 +48,12 @@ def test_recalls_are_for_the_question(url: str) -> None:
         memory.update("old", {"role": "user", "content": "My parrot is Bella."}, user_id="ada")
         memory.update("old", {"role": "user", "content": "The rent is due."}, user_id="ada")
         memory.flush()
-        asked = [
+        turn_messages = [
             {"role": "user", "content": "What is the name of my parrot?"},
             call(["a"]),
             result("a", "The rent is due."),
         ]
-        turn = memory.before_turn("new", asked, user_id="ada")
+        turn = memory.before_turn("new", turn_messages, user_id="ada")
         assert "Bella" in turn.context.recalls[0].text
         assert "Bella" in str(turn.messages)
 
@@ -81,10 +81,10 @@ def test_a_turn_that_does_not_fit_is_shortened(url: str) -> None:
     """Wrong: a long turn is refused, exceeds the budget, or loses its newest message."""
     with AgentMemory(store=url, max_tokens=200) as memory:
         turn = memory.before_turn("s", "first " + "word " * 400)
-        (asked,) = turn.messages
-        assert asked["content"].startswith("first word word")
-        assert "characters left out" in asked["content"]
-        assert turn.asked[0].text() == "first " + "word " * 400
+        (turn_messages,) = turn.messages
+        assert turn_messages["content"].startswith("first word word")
+        assert "characters left out" in turn_messages["content"]
+        assert turn.turn_messages[0].text() == "first " + "word " * 400
         assert turn.context.tokens <= 200
         assert "newest turn" in turn.context.warnings[0]
         long = memory.before_turn("s", [Q, call(["a"]), result("a", "told " * 400)]).messages

@@ -16,7 +16,7 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import Store
 from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM, watched
-from tests.integration.fact_model import Model, said
+from tests.integration.fact_model import Model, dated
 from tests.integration.undo_twin import (
     assert_alike,
     everything,
@@ -153,9 +153,9 @@ class Digests(Echo):
 def test_a_record_of_several_messages_is_rebuilt_after_a_pop() -> None:
     """Wrong: a record of popped and remaining messages keeps popped words, or is not remade."""
     with AgentMemory(store="memory://", overflow=FlushToLTM(blocks=[Digests()])) as memory:
-        memory.update("s", [said("one"), said("two")], user_id="ada")
+        memory.update("s", [dated("one"), dated("two")], user_id="ada")
         memory.flush()
-        memory.update("s", [said("three"), said("four"), said("five")])
+        memory.update("s", [dated("three"), dated("four"), dated("five")])
         memory.flush()
         memory.pop("s", 2)
         texts = [one.text for one in memory.search("", user_id="ada")]
@@ -166,7 +166,7 @@ def test_a_record_of_several_messages_is_rebuilt_after_a_pop() -> None:
 
 def long(number: int, popped: bool) -> dict[str, Any]:
     word = "moon-canary" if popped else "garden"
-    return said(f"{word} {number}: " + f"roses and {word} and tulips " * 3)
+    return dated(f"{word} {number}: " + f"roses and {word} and tulips " * 3)
 
 
 @pytest.mark.parametrize("writer", ["model", "local", "redone"])
@@ -215,7 +215,7 @@ def mixing(body: dict[str, Any]) -> str:
 @pytest.mark.long
 @settings(max_examples=at_length(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEP, min_size=4, max_size=10))
-def test_whatever_was_said_and_taken_back(
+def test_popped_text_never_appears_again(
     steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Wrong: some order of calls shows text of a popped message, or loses another message."""
@@ -230,7 +230,7 @@ def test_whatever_was_said_and_taken_back(
             if step == "say":
                 words = [f"word-{said_so_far + n}-end" for n in range(count)]
                 said_so_far += count
-                memory.update("s", [said(word) for word in words], user_id="ada")
+                memory.update("s", [dated(word) for word in words], user_id="ada")
                 log += words
             elif step == "pop":
                 taken = [message.text() for message in memory.pop("s", count)]

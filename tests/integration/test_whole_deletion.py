@@ -38,7 +38,7 @@ def fill(memory: AgentMemory) -> None:
     memory.flush()
 
 
-def kept(store: Store, owner: str) -> list[str]:
+def stored_data(store: Store, owner: str) -> list[str]:
     """Return the heads, records and vectors of a user, and the notes of deletions."""
     found = [f"{block}: {one.owner} {one.session_id}" for block, one in store.all_records()]
     for block in store.vector_blocks():
@@ -109,7 +109,7 @@ def test_an_interrupted_deletion_is_undone_or_completed(of_user: bool) -> None:
         store = MemoryStore()
         with AgentMemory(settings(store)) as memory:
             fill(memory)
-        before = kept(store, "ada")
+        before = stored_data(store, "ada")
         watch, steps = cut_at(step)
         try:
             cut = AgentMemory(settings(watched(store, watch)))
@@ -119,12 +119,12 @@ def test_an_interrupted_deletion_is_undone_or_completed(of_user: bool) -> None:
         except Cut:
             done = False
         committed = "after delete_whole" in steps
-        now = kept(store, "ada")
+        now = stored_data(store, "ada")
         if not done and "before delete_whole" not in steps:
             assert now == before
         with AgentMemory(settings(store)) as memory:
             memory.flush()
-            left = kept(store, "ada")
+            left = stored_data(store, "ada")
             if committed:
                 assert not [one for one in left if of_user or one.endswith("a1")]
                 assert not memory.history("a1")

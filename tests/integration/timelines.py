@@ -52,16 +52,16 @@ class History:
         days = {one.begin for one in self.statements} | {one.end for one in self.statements}
         return around(days - {BEGINNING, END})
 
-    def said_at(self) -> list[datetime]:
+    def times(self) -> list[datetime]:
         return sorted({one.at for one in self.statements})
 
 
 def history(seed: int) -> History:
     """Return a user's life, and how it is told."""
-    return _Teller(random.Random(seed)).told()
+    return _HistoryBuilder(random.Random(seed)).build()
 
 
-class _Teller:
+class _HistoryBuilder:
     """Makes a timeline, then statements about it."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -71,7 +71,7 @@ class _Teller:
         self._said: list[dict[str, Any]] = []
         self._full: list[Stretch] = []
 
-    def told(self) -> History:
+    def build(self) -> History:
         for thing in self._chance.sample(sorted(ATTRIBUTES), self._chance.randint(1, 3)):
             self._attribute(thing)
         for number in range(self._chance.choice([0, 1, 1, 2])):
@@ -158,7 +158,7 @@ class _Teller:
         at, since = self._when(one)
         if at.date() > _LAST_TOLD:
             return False
-        between = [late["at"] for late in self._told_of(one.thing, 1)]
+        between = [late["at"] for late in self._statements_of(one.thing, 1)]
         if one.number == 2 and (self._plain or not between or min(between) > at):
             # a repeated value without a change between means that nothing changed
             at, since = self._moment(one.first + _DAY * chance.randint(1, 900)), one.first
@@ -182,7 +182,7 @@ class _Teller:
                 one, again, chance.choice([None, one.first]) if not until else one.first, end,
                 again=first["key"], corrects=first["corrects"], value=first["text"],
             )  # fmt: skip
-        other, own = self._told_of(one.thing, 0), self._told_of(one.thing, one.number)
+        other, own = self._statements_of(one.thing, 0), self._statements_of(one.thing, one.number)
         if other and 0 < one.number < 10 and not self._plain and chance.random() < 0.1:
             last = max(late["at"] for late in [*other, *own])
             self._say(one, self._later(last), None, None, kind="denial")
@@ -201,12 +201,12 @@ class _Teller:
     def _late(self, one: Stretch) -> None:
         """Tell of a stretch only afterwards: only that it ended."""
         assert one.end is not None
-        known = self._told_of(one.thing, 1)
+        known = self._statements_of(one.thing, 1)
         if len(known) == 1:
             at = max(known[0]["at"], self._moment(one.end))
             self._say(one, self._later(at), None, one.end)
 
-    def _told_of(self, thing: str, stretch: int) -> list[dict[str, Any]]:
+    def _statements_of(self, thing: str, stretch: int) -> list[dict[str, Any]]:
         return [one for one in self._said if (one["thing"], one["stretch"]) == (thing, stretch)]
 
     def _ended(self, one: Stretch, told: datetime) -> None:

@@ -12,7 +12,7 @@ from agent_memory import AgentMemory, Block, ExtractiveMemory, FlushToLTM, Vecto
 from agent_memory.engine.user import User
 from agent_memory.stores.sql.store import MemoryStore
 from agent_memory.testing import FakeLLM
-from tests.integration.fact_model import at, said
+from tests.integration.fact_model import at, dated
 
 QUESTIONS = ("What is the dog called?", "Where does Ada work?", "kayak on the river", "moon")
 DAY = at("2024-01-01")
@@ -95,15 +95,15 @@ def everything(memory: AgentMemory, session_id: str = "s", user: str = "ada") ->
 
 
 def turn(question: str, answer: str, day: str = "2024-01-05") -> list[dict[str, Any]]:
-    return [said(question, day), said(answer, day, role="assistant")]
+    return [dated(question, day), dated(answer, day, role="assistant")]
 
 
 def with_tool(question: str, result: str, answer: str, number: int) -> list[dict[str, Any]]:
     function = {"name": "look_up", "arguments": json.dumps({"what": result})}
     call = {"id": f"call-{number}", "type": "function", "function": function}
     return [
-        said(question),
-        said(None, role="assistant", tool_calls=[call]),
-        said(result, role="tool", tool_call_id=f"call-{number}"),
-        said(answer, role="assistant"),
+        dated(question),
+        dated(None, role="assistant", tool_calls=[call]),
+        dated(result, role="tool", tool_call_id=f"call-{number}"),
+        dated(answer, role="assistant"),
     ]

@@ -14,7 +14,7 @@ from tests.isolation.acts import NOW, Act, operation
 
 
 @operation(6, "update")
-def say(act: Act) -> Any:
+def add_message(act: Act) -> Any:
     return act.update(act.says(act.chance.choice(["user", "user", "assistant"]), name=act.word))
 
 

@@ -110,7 +110,7 @@ def scheme_of(url: str) -> str:
     return url.partition("://")[0]
 
 
-def told_nothing(error: BaseException | None, *secrets: str) -> bool:
+def hides(error: BaseException | None, *secrets: str) -> bool:
     """Return whether no error of the chain contains a secret."""
     told = ""
     while error is not None:

@@ -139,7 +139,7 @@ def test_a_short_message_is_brief(message: Any) -> None:
     [[LONG], [SHORT, SHORT], [CALL], [PARTS], [Dumped()]],
     ids=["long", "many", "call", "parts", "foreign"],
 )
-def test_what_takes_long_or_runs_code_of_others_holds_nobody_up(given: list[Any]) -> None:
+def test_long_texts_and_foreign_objects_delay_no_thread(given: list[Any]) -> None:
     """Wrong: a long text, or another library's object, counts as brief, and delays all threads."""
     assert not is_brief(given)
 
@@ -305,10 +305,10 @@ def test_a_waiting_thread_is_woken_when_a_connection_is_free() -> None:
         thread = threading.Thread(target=lambda: found.append(places.awaited(30)))
         thread.start()
         sleep(0.05)
-    places.tell()
+    places.notify()
     thread.join(30)
     assert found == list(places)
-    places.tell()  # without a waiter, the signal is not kept for the next one
+    places.notify()  # without a waiter, the signal is not kept for the next one
     with held(places):
         assert places.awaited(0) is None
 
@@ -330,7 +330,7 @@ def test_many_threads_share_a_few_connections() -> None:
                 if not place.keeps:
                     place.clear()
         finally:
-            places.tell()
+            places.notify()
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(work, range(400)))

@@ -50,8 +50,8 @@ def pack(
     question: Message | None = None,
 ) -> MemoryContext:
     head = head_of(entries, summary)
-    asked = [] if question is None else [question]
-    return packer.pack(head, packer.window(head, entries, asked, dedupe=True), recalls, [])
+    turn_messages = [] if question is None else [question]
+    return packer.pack(head, packer.window(head, entries, turn_messages, dedupe=True), recalls, [])
 
 
 @given(histories(), recall_lists, st.none() | texts(), roles, st.integers(64, 900))
@@ -219,8 +219,8 @@ def test_a_question_is_within_the_budget_and_stands_at_the_end(
     assert chat
     said = chat[-1]["content"].split("</memory>\n\n")[-1]
     assert said == text or (context.warnings and said.split("\n")[0].rstrip("\u2026") in text)
-    if context.asked:
-        assert context.asked[0].content == said
+    if context.turn_messages:
+        assert context.turn_messages[0].content == said
 
 
 def test_the_question_appears_once_at_the_end_of_the_chat() -> None:
@@ -235,7 +235,7 @@ def test_the_question_appears_once_at_the_end_of_the_chat() -> None:
     talk = [u("one"), a("two"), u("three?")]
     context = pack(packer(900), counted(talk), [], question=ask("three?"))
     assert context.to_messages() == talk
-    assert context.asked == []
+    assert context.turn_messages == []
     assert context.tokens == COUNTER.context(talk)
     before = pack(packer(900), counted([*talk, a("four")]), [], question=ask("three?"))
     assert before.to_messages() == [*talk, a("four"), u("three?")]  # the question is repeated
@@ -256,9 +256,9 @@ def test_recalls_are_counted_where_they_are_placed() -> None:
 @pytest.mark.parametrize("role", ["assistant", "tool", "system"])
 def test_only_a_user_message_can_be_a_question(role: str) -> None:
     """Wrong: a question in another role than the user's enters the context."""
-    asked = to_add(ask("three", role))
+    turn_messages = to_add(ask("three", role))
     head = head_of(entries := counted([u("one"), a("two")]))
-    window = packer(900).window(head, entries, asked, dedupe=True)
+    window = packer(900).window(head, entries, turn_messages, dedupe=True)
     context = packer(900).pack(head, window, [], [])
     assert context.to_messages() == [u("one"), a("two")]
     assert context.warnings == []

@@ -23,14 +23,14 @@ def test_encrypted_texts_can_be_decrypted_and_differ() -> None:
     """Wrong: a text is decrypted with changes, or nonces repeat, which exposes the key."""
     keys = Keys({"k": SECRET})
     for plain in (b"", b"said", "😀\x00".encode(), b"x" * 5_000_000):
-        sealed = keys.current.seal(PLACE, plain)
-        assert keys.open(PLACE, sealed) == plain
+        sealed = keys.current.encrypt(PLACE, plain)
+        assert keys.decrypt(PLACE, sealed) == plain
         assert sealed.isascii()
-    assert "said" not in keys.current.seal(PLACE, b"said")
+    assert "said" not in keys.current.encrypt(PLACE, b"said")
     sealed = "sealed.1.k.a2PZEFQ+PNc4haQEXAZkCdKFz1QJwxw+L6YGPgiIbbg="
-    assert Keys({"k": SECRET}).open(PLACE, sealed) == b"kept"
+    assert Keys({"k": SECRET}).decrypt(PLACE, sealed) == b"kept"
     key = Key("k", SECRET)
-    assert len({key.seal(PLACE, b"same") for _ in range(1000)}) == 1000
+    assert len({key.encrypt(PLACE, b"same") for _ in range(1000)}) == 1000
 
 
 @pytest.mark.parametrize(
@@ -49,31 +49,31 @@ def test_a_ciphertext_cannot_be_decrypted_at_another_place(place: tuple[object, 
     """Wrong: encrypted records can be swapped or moved between sessions unnoticed."""
     keys = Keys({"k": SECRET})
     with pytest.raises(Undecryptable):
-        keys.open(place, keys.current.seal(PLACE, b"said"))
+        keys.decrypt(place, keys.current.encrypt(PLACE, b"said"))
 
 
 def test_every_change_of_a_ciphertext_is_detected() -> None:
     """Wrong: an altered record is decrypted to garbage."""
     keys = Keys({"k": SECRET, "l": SECRET})
-    seals = (keys.current.seal(PLACE, b"said") for _ in range(10_000))
+    seals = (keys.current.encrypt(PLACE, b"said") for _ in range(10_000))
     sealed = next(one for one in seals if one.endswith("A="))  # its last bits carry no data
     for at, old in enumerate(sealed):
         for new in ("", "A" if old != "A" else "B", ".", "é", "=", old * 2):
             changed = sealed[:at] + new + sealed[at + 1 :]
             if changed != sealed:
                 with pytest.raises(Undecryptable):
-                    keys.open(PLACE, changed)
+                    keys.decrypt(PLACE, changed)
     for text in ("", "sealed.1.", "sealed.1.k", "sealed.1.k.", "sealed.1.k.AAAA", sealed + "AAAA"):
         with pytest.raises(Undecryptable):
-            keys.open(PLACE, text)
+            keys.decrypt(PLACE, text)
     keys = Keys({"new": SECRET})
-    old = Keys({"old": OTHER}).current.seal(PLACE, b"said")
+    old = Keys({"old": OTHER}).current.encrypt(PLACE, b"said")
     with pytest.raises(Undecryptable, match=r"Message 1 of session 's' .*'old'"):
-        keys.open(PLACE, old)
+        keys.decrypt(PLACE, old)
     with pytest.raises(Undecryptable, match=r"Message 1 of session 's' .*altered"):
-        keys.open(PLACE, Key("new", OTHER).seal(PLACE, b"said"))
+        keys.decrypt(PLACE, Key("new", OTHER).encrypt(PLACE, b"said"))
     with pytest.raises(Undecryptable, match="plaintext=True"):
-        keys.open(PLACE, "said")
+        keys.decrypt(PLACE, "said")
 
 
 def test_keys_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,10 +83,10 @@ def test_keys_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(VARIABLE, f" new:{urlsafe} ,old: {encoded(OTHER)}")
     keys = Keys.from_environment(VARIABLE)
     assert keys.current.id == "new"
-    assert keys.open(PLACE, Key("old", OTHER).seal(PLACE, b"said")) == b"said"
-    assert keys.open(PLACE, Key("new", secret).seal(PLACE, b"said")) == b"said"
+    assert keys.decrypt(PLACE, Key("old", OTHER).encrypt(PLACE, b"said")) == b"said"
+    assert keys.decrypt(PLACE, Key("new", secret).encrypt(PLACE, b"said")) == b"said"
     with pytest.raises(Undecryptable, match=f"among those in {VARIABLE}"):
-        keys.open(PLACE, Key("third", OTHER).seal(PLACE, b"said"))
+        keys.decrypt(PLACE, Key("third", OTHER).encrypt(PLACE, b"said"))
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_a_key_function_is_called_once_for_each_key_id() -> None:
         return {"new": SECRET, "old": OTHER}.get(key_id)
 
     keys = Keys(ask, current="new")
-    sealed = Key("old", OTHER).seal(PLACE, b"said")
+    sealed = Key("old", OTHER).encrypt(PLACE, b"said")
     found: list[bytes] = []
-    together([lambda: found.append(keys.open(PLACE, sealed))] * 8)
+    together([lambda: found.append(keys.decrypt(PLACE, sealed))] * 8)
     assert found == [b"said"] * 8
     assert asked == ["new", "old"]
     with pytest.raises(Undecryptable, match="'third'"):
-        keys.open(PLACE, Key("third", OTHER).seal(PLACE, b"said"))
+        keys.decrypt(PLACE, Key("third", OTHER).encrypt(PLACE, b"said"))
 
 
 def test_a_key_service_outage_raises_store_unavailable_and_is_retried() -> None:
@@ -174,21 +174,21 @@ def test_a_key_service_outage_raises_store_unavailable_and_is_retried() -> None:
         return OTHER
 
     keys = Keys(ask, current="new")
-    sealed = Key("old", OTHER).seal(PLACE, b"said")
+    sealed = Key("old", OTHER).encrypt(PLACE, b"said")
     with pytest.raises(StoreUnavailable, match=r"'old' \(TimeoutError\)"):
-        keys.open(PLACE, sealed)
+        keys.decrypt(PLACE, sealed)
     down = False
-    assert keys.open(PLACE, sealed) == b"said"
+    assert keys.decrypt(PLACE, sealed) == b"said"
 
 
 def test_a_key_can_be_rotated_without_a_restart() -> None:
     """Wrong: a new key needs a restart, or data under the old key is lost."""
     keys = Keys({"k1": SECRET})
-    old = keys.current.seal(PLACE, b"said")
+    old = keys.current.encrypt(PLACE, b"said")
     keys.rotate("k2", OTHER)
     assert keys.current.id == "k2"
-    new = keys.current.seal(PLACE, b"later")
-    assert [keys.open(PLACE, one) for one in (old, new)] == [b"said", b"later"]
+    new = keys.current.encrypt(PLACE, b"later")
+    assert [keys.decrypt(PLACE, one) for one in (old, new)] == [b"said", b"later"]
     keys.rotate("k1")
     assert keys.current.id == "k1"
     keys.rotate("k2", OTHER)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.recall.evidence import Found, figures, interval
+from benchmarks.recall.evidence import Ranks, figures, interval
 
 
-def found(evidence: str, ranked: Sequence[str], within: str = "") -> Found:
-    return Found(
+def ranked(evidence: str, ranked: Sequence[str], within: str = "") -> Ranks:
+    return Ranks(
         category="multi-hop",
         evidence=frozenset(evidence),
         ranked=tuple(frozenset(one) for one in ranked),
@@ -20,15 +20,15 @@ def found(evidence: str, ranked: Sequence[str], within: str = "") -> Found:
 
 def test_recall_and_rank_metrics_are_computed_correctly() -> None:
     """Wrong: a record counts twice, or rank, recall or confidence interval is miscalculated."""
-    one = found("ab", ["x", "a", "a", "x", "x", "b"])
+    one = ranked("ab", ["x", "a", "a", "x", "x", "b"])
     assert one.recall(5) == 0.5
     assert one.recall(10) == 1.0
-    assert found("ab", []).recall(5) == 0.0
-    assert found("ab", ["ab"]).recall(5) == 1.0
-    assert found("ab", ["x", "b", "a"]).reciprocal_rank == 0.5
-    assert found("a", ["a"]).reciprocal_rank == 1.0
-    assert found("a", ["x"]).reciprocal_rank == 0.0
-    means = figures([found("ab", ["a"], "ab"), found("c", ["c"]), found("d", [])], [1000])
+    assert ranked("ab", []).recall(5) == 0.0
+    assert ranked("ab", ["ab"]).recall(5) == 1.0
+    assert ranked("ab", ["x", "b", "a"]).reciprocal_rank == 0.5
+    assert ranked("a", ["a"]).reciprocal_rank == 1.0
+    assert ranked("a", ["x"]).reciprocal_rank == 0.0
+    means = figures([ranked("ab", ["a"], "ab"), ranked("c", ["c"]), ranked("d", [])], [1000])
     assert means["recall@5"] == pytest.approx(50)
     assert means["all@5"] == pytest.approx(100 / 3)
     assert means["hit@5"] == pytest.approx(200 / 3)

@@ -90,7 +90,7 @@ def test_different_prompts_have_different_versions() -> None:
     assert all(len(version) == 8 for version in versions)
 
 
-def told(**fields: Any) -> Any:
+def candidate_of(**fields: Any) -> Any:
     answer = {"text": "Lives in Rome.", "message": 1, "quote": "Rome", **fields}
     form = FactForm(None)
     (found,) = form.candidates(form.schema.model_validate({"facts": [answer]}), {4: "id of four"})
@@ -99,11 +99,11 @@ def told(**fields: Any) -> Any:
 
 def test_the_fields_of_a_finding_are_normalized() -> None:
     """Wrong: the spelling of a category or blanks make another kind of fact."""
-    found = told(text=" Lives \n in  Rome. ", category=" HOME ", subject="  ")
+    found = candidate_of(text=" Lives \n in  Rome. ", category=" HOME ", subject="  ")
     assert (found.text, found.category, found.subject) == ("Lives in Rome.", "home", "user")
-    assert told(category="").category == "other"
-    assert told().confidence == 1
-    assert told(since=2020, until=None).since == "2020"
+    assert candidate_of(category="").category == "other"
+    assert candidate_of().confidence == 1
+    assert candidate_of(since=2020, until=None).since == "2020"
     assert (found.field, found.alone, found.corrects) == (None, False, False)
 
 
@@ -112,7 +112,7 @@ def test_the_fields_of_a_finding_are_normalized() -> None:
 )
 def test_confidence_is_between_0_and_1(given: float, taken: float) -> None:
     """Wrong: a confidence on another scale exceeds 1, or an invalid one fails the batch."""
-    assert told(confidence=given).confidence == pytest.approx(taken)
+    assert candidate_of(confidence=given).confidence == pytest.approx(taken)
     assert 0 <= clamped(float("nan")) <= 1
 
 
@@ -123,7 +123,7 @@ def test_confidence_is_between_0_and_1(given: float, taken: float) -> None:
 def test_an_invalid_finding_is_refused(wrong: dict[str, Any]) -> None:
     """Wrong: an empty fact is stored instead of asking again."""
     with pytest.raises(ValidationError):
-        told(**wrong)
+        candidate_of(**wrong)
 
 
 def test_answers_are_converted_to_the_expected_form() -> None:
@@ -149,14 +149,14 @@ def test_listed_facts_are_escaped_and_numbered() -> None:
         "   2. home: &lt;b&gt;\n"
         "   9. work: x"
     )
-    found = told(known=4, relation="Update", kind="State ", when="since May")
+    found = candidate_of(known=4, relation="Update", kind="State ", when="since May")
     assert (found.related, found.relation) == (("id of four",), "update")
-    assert told(known=[9, 4], relation="same").related == ("id of four",)
+    assert candidate_of(known=[9, 4], relation="same").related == ("id of four",)
     assert (found.kind, found.when) == ("state", "since May")
     for known, relation in ((5, "update"), (0, "update"), (None, "same"), (4, "new"), (4, "what")):
-        assert told(known=known, relation=relation).relation == ""
-    assert told(kind="habit").kind == ""
-    assert told().when is None
+        assert candidate_of(known=known, relation=relation).relation == ""
+    assert candidate_of(kind="habit").kind == ""
+    assert candidate_of().when is None
     schema = FactForm(None).schema.model_json_schema()
     (finding,) = [one for one in schema["$defs"].values() if "quote" in one["properties"]]
     assert sorted(finding["required"]) == sorted(finding["properties"])

@@ -25,7 +25,7 @@ COUNT = TokenCounter().text
 CLAUDE = TokenCounter("claude-sonnet-4-5").text
 
 
-def said(*contents: str) -> Any:
+def log_from(*contents: str) -> Any:
     return log_of([{"role": "user", "content": text} for text in contents], lambda message: 1)
 
 
@@ -43,7 +43,7 @@ def test_an_extract_keeps_its_limit(
 
 def test_an_extract_prefers_informative_sentences() -> None:
     """Wrong: an extract prefers greetings to names, amounts and codes."""
-    entries = said(
+    entries = log_from(
         "Hello there, how are you doing today?",
         "My manager Tom Baker approved $300 with form HR-101.",
         "Thanks, that is very kind, thank you so much indeed.",
@@ -52,14 +52,14 @@ def test_an_extract_prefers_informative_sentences() -> None:
     assert "HR-101" in text
     assert "Sarah works in Marketing." in text
     assert "Hello" not in text
-    once = extract("", said("Form HR-101 is due."), COUNT, 100)
-    assert extract(once, said("Form HR-101 is due."), COUNT, 100) == once
+    once = extract("", log_from("Form HR-101 is due."), COUNT, 100)
+    assert extract(once, log_from("Form HR-101 is due."), COUNT, 100) == once
 
 
 def test_an_extract_quotes_sentences_verbatim() -> None:
     """Wrong: tabs in a sentence become runs of spaces."""
     sentence = "The columns are name\tprice\tcount in the list of March."
-    assert extract("", said(sentence), COUNT, 100) == f"user: {sentence}"
+    assert extract("", log_from(sentence), COUNT, 100) == f"user: {sentence}"
 
 
 def test_an_extract_does_not_forge_lines() -> None:
@@ -75,7 +75,7 @@ def test_an_extract_does_not_forge_lines() -> None:
 def test_an_extract_of_one_endless_line_is_not_empty(glue: str) -> None:
     """Wrong: an extract of one long line is empty, or cuts an identifier."""
     wanted = [f"HR-{n}00{n}" for n in range(100, 400)]
-    text = extract("", said(glue.join(wanted)), COUNT, 40)
+    text = extract("", log_from(glue.join(wanted)), COUNT, 40)
     assert text
     assert set(identifiers(text)) <= set(wanted)
     assert identifiers(text)
@@ -167,7 +167,7 @@ def test_added_codes_remove_no_more_than_necessary() -> None:
     lost = keep_codes(SUMMARY, ["Form HR-101"], COUNT, COUNT(SUMMARY))
     assert lost.endswith("Verbatim: HR-101")
     assert "Ana sold the Ford." in lost
-    text = extract(SUMMARY, said("My manager Tom Baker approved $300."), COUNT, 200)
+    text = extract(SUMMARY, log_from("My manager Tom Baker approved $300."), COUNT, 200)
     assert "Tom Baker" in text
     assert not {"Open:", "People:", "Earlier:"} & set(text.splitlines())
 

@@ -77,7 +77,7 @@ def filled(memory: AgentMemory) -> Files:
     return files
 
 
-def told(files: Files, command: dict[str, Any]) -> tuple[bool, str]:
+def outcome(files: Files, command: dict[str, Any]) -> tuple[bool, str]:
     try:
         return True, run_command(files, command)
     except ToolRefused as refused:
@@ -182,7 +182,7 @@ def test_random_commands_give_the_same_results_as_the_sdk(
     known = Counter[tuple[str, bool]]()
     for _ in range(300):
         command = any_command(dice, kept)
-        done, ours = told(files, command)
+        done, ours = outcome(files, command)
         try:
             expected = reply_of_sdk(tool, command)
         except OSError:  # below a file, or into itself: see `test_refusals_change_nothing`

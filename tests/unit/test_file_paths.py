@@ -98,7 +98,7 @@ def form_of(path: str) -> str | None:
 
 
 @pytest.mark.parametrize(("given", "form"), TAKEN)
-def test_good_paths(given: str, form: str) -> None:
+def test_plain_paths_are_accepted(given: str, form: str) -> None:
     """Wrong: a plain name in some script is refused, or one file has two paths."""
     assert checked_path(given) == form
 
@@ -230,7 +230,7 @@ def test_no_random_path_leads_outside_memories(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=40), st.lists(st.sampled_from(SEGMENTS), max_size=4))
-def test_whatever_is_given(text: str, segments: list[str]) -> None:
+def test_no_path_leaves_the_memory_folder(text: str, segments: list[str]) -> None:
     """Wrong: some text leads outside /memories, or raises something else than a refusal."""
     for path in (text, f"/memories/{text}", "/".join(("/memories", text, *segments))):
         form = form_of(path)

@@ -24,7 +24,7 @@ def shown(*messages: tuple[str, str], roles: tuple[str, ...] = ("user",)) -> lis
     return sources(entries, roles)
 
 
-def said(number: int, quote: str, *messages: tuple[str, str], text: str = "") -> Grounded | str:
+def ground(number: int, quote: str, *messages: tuple[str, str], text: str = "") -> Grounded | str:
     return grounded(number, quote, text or quote, shown(*messages), weights=WEIGHTS)
 
 
@@ -54,7 +54,7 @@ HOME = ("user", "I live\n in  Oslo &\tlove <it> there")
 )
 def test_a_quote_may_differ_in_white_space_and_escapes(quote: str, span: tuple[int, int]) -> None:
     """Wrong: a true finding is refused for a line break, or located at other words."""
-    found = said(1, quote, HOME)
+    found = ground(1, quote, HOME)
     assert isinstance(found, Grounded)
     assert found.span == span
     assert found.quote == found.source.text[slice(*span)]
@@ -64,7 +64,7 @@ def test_a_quote_may_differ_in_white_space_and_escapes(quote: str, span: tuple[i
 @pytest.mark.parametrize("quote", ["", " ", "\n", "I lived in Oslo", "IliveinOslo", "&amp;amp;"])
 def test_a_quote_that_is_not_in_the_message_is_refused(quote: str) -> None:
     """Wrong: an empty or an approximate quote is accepted."""
-    assert said(1, quote, HOME, text="Lives in Oslo.") == "quote"
+    assert ground(1, quote, HOME, text="Lives in Oslo.") == "quote"
 
 
 TALK = [("user", "I live in Oslo."), ("assistant", "Nice."), ("user", "My cat is Mia.")]
@@ -91,7 +91,7 @@ TALK = [("user", "I live in Oslo."), ("assistant", "Nice."), ("user", "My cat is
 )
 def test_a_quote_counts_only_in_the_named_message(number: int, quote: str, why: str) -> None:
     """Wrong: a quote from a neighbouring message is accepted."""
-    assert said(number, quote, *TALK) == why
+    assert ground(number, quote, *TALK) == why
 
 
 @given(texts(), texts(), st.integers(-3, 5))
@@ -122,9 +122,9 @@ INVENTED = [
 @pytest.mark.parametrize("text", INVENTED)
 def test_a_code_that_is_in_no_message_is_refused(text: str) -> None:
     """Wrong: a number, an address or an amount that the model invented is stored."""
-    assert said(1, "my bank", ("user", "That is with my bank."), text=text) == "invented"
+    assert ground(1, "my bank", ("user", "That is with my bank."), text=text) == "invented"
     spelt = ("user", f"That is with my bank: {text}")
-    assert isinstance(said(1, "my bank", spelt, text=text), Grounded)
+    assert isinstance(ground(1, "my bank", spelt, text=text), Grounded)
 
 
 @pytest.mark.parametrize(

@@ -376,7 +376,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_what_is_written_is_read_again(value: Any) -> None:
+def test_values_survive_json(value: Any) -> None:
     """Wrong: a value comes back changed, or cannot be written as JSON."""
     assert read(json.loads(json.dumps(written(value), allow_nan=False))) == value
 

@@ -198,7 +198,7 @@ def test_dates_amounts_and_versions_are_not_redacted(text: str) -> None:
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.sampled_from([None, "DE"]))
-def test_twice_is_once(text: str, region: str | None) -> None:
+def test_redaction_is_idempotent(text: str, region: str | None) -> None:
     """Wrong: a second pass redacts more than the first one."""
     redact = Redactor(region=region)
     assert redact(redact(text)) == redact(text)
@@ -224,7 +224,7 @@ def test_adjacent_secrets_are_all_redacted(unit: str, expected: str) -> None:
 
 
 @given(texts(), st.sampled_from([None, "DE"]))
-def test_words_stay(text: str, region: str | None) -> None:
+def test_texts_without_personal_data_are_unchanged(text: str, region: str | None) -> None:
     """Wrong: a text without an address or a number is changed."""
     words = "".join(letter for letter in text if letter != "@" and not letter.isdigit())
     assert Redactor(region=region)(words) == words

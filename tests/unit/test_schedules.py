@@ -38,7 +38,7 @@ def logs(draw: st.DrawFn) -> tuple[Head, int, list[int]]:
 
 
 @given(logs())
-def test_on_overflow_what_left_the_window(log: tuple[Head, int, list[int]]) -> None:
+def test_only_overflowed_messages_are_absorbed(log: tuple[Head, int, list[int]]) -> None:
     """Wrong: messages in the window are absorbed, or messages that left it are not."""
     head, cursor, _ = log
     assert target_seq(head, cursor, "overflow", never) == head.start
@@ -52,7 +52,7 @@ def test_at_every_update_all(log: tuple[Head, int, list[int]]) -> None:
 
 
 @given(logs(), st.integers(1, 300))
-def test_by_tokens(log: tuple[Head, int, list[int]], tokens: int) -> None:
+def test_pending_tokens_stay_limited(log: tuple[Head, int, list[int]], tokens: int) -> None:
     """Wrong: more tokens are pending than the setting allows, or overflowed messages wait."""
     head, cursor, totals = log
     upto = target_seq(head, cursor, tokens, totals.__getitem__)
@@ -207,7 +207,7 @@ NAMES = ["x", "y", ("x", "s")]
         max_size=60,
     )
 )
-def test_a_model(steps: list[tuple[str, object]]) -> None:
+def test_pauses_apply_to_one_name_until_a_success(steps: list[tuple[str, object]]) -> None:
     """Wrong: a failure pauses another name, or a pause ends early, never, or not by a success."""
     clock, failures = 1000.0, Counter[object]()
     until: dict[object, float] = {}
@@ -275,7 +275,7 @@ def test_messages_expire_after_all_blocks_and_the_window_passed_them(
 
 
 @given(end=st.integers(1, 50), data=st.data())
-def test_what_is_passed_nothing_reads(end: int, data: st.DataObject) -> None:
+def test_no_schedule_skips_a_message(end: int, data: st.DataObject) -> None:
     """Wrong: some order of cursors, window and dead letters loses a message."""
     seq = st.integers(0, end)
     cursors = data.draw(st.dictionaries(st.sampled_from("abc"), seq))

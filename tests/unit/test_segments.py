@@ -157,7 +157,7 @@ def test_many_records_are_split_into_segments_within_limits() -> None:
         assert left.names.all() == [one for one in ids if one not in ids[::7]]
 
 
-class Kept:
+class StoredSegments:
     """An owner's segments in a store, and their expected content."""
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ class Kept:
 @given(st.lists(st.tuples(st.integers(0, 60), st.sets(st.integers(0, 10**6), max_size=9))))
 def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> None:
     """Wrong: some order of writes leaves a record in no segment, in two, or not removed."""
-    kept = Kept()
+    kept = StoredSegments()
     for count, picks in steps:
         numbers = list(kept.there)
         gone = sorted({numbers[pick % len(numbers)] for pick in picks}) if numbers else []
@@ -214,7 +214,7 @@ def test_a_catalog_lists_what_there_is(steps: list[tuple[int, set[int]]]) -> Non
 
 def test_single_appends_do_not_create_many_segments() -> None:
     """Wrong: single appends give a user thousands of segments."""
-    kept = Kept()
+    kept = StoredSegments()
     once = len(bytes_of(segment(["1"], ["fox"], 0)))
     for n in range(3_000):
         kept.change([], ["fox"])
@@ -230,21 +230,21 @@ def test_single_appends_do_not_create_many_segments() -> None:
 
 def test_a_small_append_does_not_rewrite_large_segments() -> None:
     """Wrong: each append rewrites the largest segments."""
-    kept = Kept()
+    kept = StoredSegments()
     for _ in range(25):
         kept.change([], ["fox"] * 900)
     large = {part.name for part in kept.catalog.parts if part.records > 500}
     for _ in range(60):
         change = kept.change([], ["fox"])
         assert not large & {*change.dropped}
-    kept = Kept()
+    kept = StoredSegments()
     joining = [bool(kept.change([], ["fox"] * 4).dropped) for _ in range(320)]
     assert sum(joining) <= 320 // 8
 
 
 def test_damaged_segments_and_catalogs_are_reported() -> None:
     """Wrong: one damaged segment blocks all writes and deletions."""
-    kept = Kept()
+    kept = StoredSegments()
     for _ in range(2):
         kept.change([], ["fox"] * 600)
     first, second = kept.catalog.parts

@@ -49,7 +49,7 @@ def test_a_credential_is_for_its_users_alone(users: list[str], named: str | None
 
 
 @given(rights=st.lists(st.sampled_from([*RIGHTS, "root"])), users=st.sampled_from(["*", "ana"]))
-def test_rights(rights: list[str], users: str) -> None:
+def test_rights_are_granted_only_on_request(rights: list[str], users: str) -> None:
     """Wrong: a right is granted unasked, or "admin" to a credential for some users."""
     try:
         found = checked_rights(rights, (users,))

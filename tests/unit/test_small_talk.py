@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory.core.messages import Message
-from agent_memory.core.query_text import is_courtesy
+from agent_memory.core.query_text import is_small_talk
 from agent_memory.core.records import Entry
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, is_chatter
 from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.retrieval.languages import languages_of
-from agent_memory.retrieval.statements import asking, repeats, tells_nothing
+from agent_memory.retrieval.statements import question_share, repeats, tells_nothing
 from agent_memory.retrieval.words import words
 from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK
 from tests.unit.claiming import DAY
@@ -21,7 +21,7 @@ MORE = ("बहुत धन्यवाद!", "kiitos paljon", "çok teşekkür
 @pytest.mark.parametrize("text", [*SMALL_TALK, *MORE, "Pourquoi ?"])
 def test_small_talk_is_recognized(text: str) -> None:
     """Wrong: thanks or a nod trigger a recall."""
-    assert is_courtesy(text)
+    assert is_small_talk(text)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_small_talk_is_recognized(text: str) -> None:
 )
 def test_a_question_or_statement_is_not_small_talk(text: str) -> None:
     """Wrong: a question that begins politely is treated as small talk."""
-    assert not is_courtesy(text)
+    assert not is_small_talk(text)
 
 
 @given(st.text())
 def test_any_text_can_be_looked_at(text: str) -> None:
     """Wrong: some text raises, or surrounding blanks change the answer."""
-    assert is_courtesy(text) in (True, False)
-    assert is_courtesy(f"  {text}\n") == is_courtesy(text) or len(text) > 100
+    assert is_small_talk(text) in (True, False)
+    assert is_small_talk(f"  {text}\n") == is_small_talk(text) or len(text) > 100
 
 
 _SAID = [Message(role="user", name=name, content="Thanks!") for name in ("Caroline", "Melanie")]
@@ -204,4 +204,4 @@ def test_a_question_within_a_longer_message_is_recognized(text: str, again: bool
 )
 def test_only_the_asking_part_of_a_message_is_a_question(text: str, asks: int) -> None:
     """Wrong: a statement beside a question counts as one, or a question needs its question mark."""
-    assert asking(text) == asks
+    assert question_share(text) == asks

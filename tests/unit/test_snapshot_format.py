@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.idempotency import KeyRecord
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Summary
 from agent_memory.engine.transfer.reading import Reading, Stored
@@ -60,8 +60,8 @@ def record(name: str = "r1", owner: str = "user:ada", last: int = 7) -> Record:
     return Record(name, owner, "s", last, last, ODD, sources, AT, metadata)
 
 
-def key(digit: str, seq: int) -> KeptKey:
-    return KeptKey(digit * 40, digit * 64, seq, 9, 21, AT)
+def key(digit: str, seq: int) -> KeyRecord:
+    return KeyRecord(digit * 40, digit * 64, seq, 9, 21, AT)
 
 
 def letter() -> DeadLetter:

@@ -194,7 +194,7 @@ RECALLED = st.lists(
 
 
 @given(st.lists(RECALLED, max_size=4))
-def test_what_contexts_put_there_is_left_out_whatever_it_holds(found: list[str]) -> None:
+def test_memory_elements_are_removed_from_messages(found: list[str]) -> None:
     """Wrong: a recalled text closes its element early, and continues as the user's message."""
     recalls = [Recall("b", str(n), f"SECRET {text} SECRET", 1.0) for n, text in enumerate(found)]
     memory = render_memory(recalls, ["b"])

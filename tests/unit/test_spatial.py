@@ -25,8 +25,8 @@ from agent_memory.ltm_blocks.spatial.handle import (
     rendered,
 )
 from agent_memory.ltm_blocks.spatial.search import (
-    Found,
     PlaceIndex,
+    Rows,
     distances,
     proximity,
     scored,
@@ -38,7 +38,7 @@ NEVER = Fading(None, 0.0)
 DAY = 86_400.0
 
 
-def seen(
+def observation(
     name: str,
     position: Sequence[float] = (0.0, 0.0),
     *,
@@ -49,7 +49,7 @@ def seen(
     return Observation(name, f"text of {name}", tuple(position), at, confidence, "", {})
 
 
-def ids(found: Found) -> set[str]:
+def ids(found: Rows) -> set[str]:
     return {found.record(row).id for row in range(len(found.places))}
 
 
@@ -59,7 +59,7 @@ def record(one: Observation) -> Record:
 
 def nearest(
     index: PlaceIndex, here: Sequence[float], count: int, moment: Moment, radius: float = math.inf
-) -> Found:
+) -> Rows:
     found = index.search(moment, tuple(here), radius)
     assert found.distances is not None
     return found.cut(count, found.distances)
@@ -132,11 +132,11 @@ def test_settings_are_parsed_and_recalls_state_place_and_age() -> None:
     assert SpatialMemory().half_life == timedelta(days=30)
     assert SpatialMemory(half_life=None).half_life is None
     assert SpatialMemory.model_validate(block.model_dump(mode="json")) == block
-    door = seen("door", (3.0, -4.25), days_ago=12.4)
+    door = observation("door", (3.0, -4.25), days_ago=12.4)
     sighting = SpatialMatch(door, 2.0, 0.6349, None, 0.5)
     wanted = "text of door (at 3, -4.25; 12 days ago; confidence 0.63)"
     assert rendered(sighting, NOW) == wanted
-    high = seen("high", (0.1 + 0.2, 1e12, -0.5))
+    high = observation("high", (0.1 + 0.2, 1e12, -0.5))
     wanted = "text of high (at 0.3, 1e+12, -0.5; just now; confidence 1.00)"
     assert rendered(SpatialMatch(high, None, 1.0, None, 1.0), NOW) == wanted
 
@@ -179,11 +179,11 @@ def test_what_is_nearer_is_not_farther(apart: list[float]) -> None:
 
 def found_at(
     apart: Sequence[float], sure: Sequence[float], ages: Sequence[float] | None = None
-) -> Found:
-    made = [record(seen(f"{at:03}")) for at in range(len(sure))]
+) -> Rows:
+    made = [record(observation(f"{at:03}")) for at in range(len(sure))]
     ages = [0.0] * len(sure) if ages is None else ages
     columns = (np.array(values, float) for values in (apart, sure, ages))
-    return Found(made, np.arange(len(made)), *columns)
+    return Rows(made, np.arange(len(made)), *columns)
 
 
 def test_the_score_follows_the_documented_formula() -> None:
@@ -238,7 +238,7 @@ def crowds(draw: st.DrawFn) -> tuple[int, list[Observation]]:
     made = st.tuples(st.sampled_from(places), st.integers(-2, 40), st.sampled_from([0.1, 0.5, 1]))
     rows = draw(st.lists(made, min_size=1, max_size=60))
     return dimensions, [
-        seen(f"{at:03}", place, days_ago=age, confidence=sure)
+        observation(f"{at:03}", place, days_ago=age, confidence=sure)
         for at, (place, age, sure) in enumerate(rows)
     ]
 
@@ -336,7 +336,7 @@ def test_the_index_is_correct_after_many_additions_and_removals() -> None:
     index, there = PlaceIndex(2, Fading(10 * DAY, 0.05)), {}
     for round_ in range(60):
         batch = [
-            seen(
+            observation(
                 f"{round_}-{at}",
                 (random.randint(0, 30), random.uniform(0, 30)),
                 days_ago=random.uniform(0, 60),
@@ -360,7 +360,7 @@ def test_the_index_is_correct_after_many_additions_and_removals() -> None:
 def test_changing_returned_metadata_does_not_change_the_index() -> None:
     """Wrong: a caller who changes returned metadata changes the index."""
     one = Observation("a", "a", (0.0, 0.0), NOW, 1.0, "", {"tags": ["x"]})
-    index = index_of(2, NEVER, [one, seen("b")])
+    index = index_of(2, NEVER, [one, observation("b")])
 
     def returned_observations() -> list[Observation | None]:
         found = index.search(AT).ranked(9)

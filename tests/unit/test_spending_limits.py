@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory.core.usage import SpendingLimit, Spent, Usage, day_of, passed, seconds_left
+from agent_memory.core.usage import SpendingLimit, Spent, Usage, day_of, exceeded, seconds_left
 from agent_memory.engine.processing.session_work import quiet_seq
 
 NUMBERS = st.integers(0, 50)
@@ -32,12 +32,12 @@ def test_no_limit_is_passed_in_any_order(limit: SpendingLimit, asked: list[Spent
             and (limit.tokens is None or after.tokens <= limit.tokens)
             and (limit.cost is None or after.cost <= limit.cost)
         )
-        assert (passed(limit, spent, more) is None) == fits
+        assert (exceeded(limit, spent, more) is None) == fits
         spent = after if fits else spent
 
 
 @given(MORE, MORE)
-def test_what_is_taken_back_leaves_no_trace(one: Spent, other: Spent) -> None:
+def test_a_refunded_call_is_not_counted(one: Spent, other: Spent) -> None:
     """Wrong: a refunded call is still partly counted."""
     assert one + other - other == one
 

@@ -66,7 +66,7 @@ SAME = [
 ]  # fmt: skip
 
 
-def found(
+def stale_facts(
     claims: Sequence[Claim], now: int = 10, ttl: Any = None, **settings: Any
 ) -> list[tuple[str, str, str | None]]:
     """Return the stale facts of claims: id, reason, and the other fact's id."""
@@ -80,52 +80,52 @@ def found(
 @pytest.mark.parametrize(("one", "other"), [(t.format(a), t.format(b)) for t, a, b in OTHERS])
 def test_facts_with_different_details_are_not_duplicates(one: str, other: str) -> None:
     """Wrong: a fact is hidden because another one is worded almost alike."""
-    assert found([claim("a", one), claim("b", other, 1)]) == []
+    assert stale_facts([claim("a", one), claim("b", other, 1)]) == []
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_facts_with_the_same_words_are_duplicates(one: str, other: str) -> None:
     """Wrong: two facts in the same words, or in another order, are both recalled."""
-    assert found([claim("a", one), claim("b", other, 1)]) == [("a", "duplicate", "b")]
+    assert stale_facts([claim("a", one), claim("b", other, 1)]) == [("a", "duplicate", "b")]
 
 
 def test_the_duplicate_with_the_most_evidence_is_recalled() -> None:
     """Wrong: of two equal facts the one with less evidence stays, or different facts are merged."""
     often = [claim("a"), claim("a2", said=1, fact="a"), claim("b", "Fact A!", 5)]
-    assert found(often) == [("b", "duplicate", "a")]
-    assert found([claim("a"), claim("b", "Fact A!", 5)]) == [("a", "duplicate", "b")]
+    assert stale_facts(often) == [("b", "duplicate", "a")]
+    assert stale_facts([claim("a"), claim("b", "Fact A!", 5)]) == [("a", "duplicate", "b")]
     three = [claim("a"), claim("b", "Fact A!", 5), claim("c", "fact a", 7)]
-    assert found(three) == [("b", "duplicate", "c"), ("a", "duplicate", "c")]
+    assert stale_facts(three) == [("b", "duplicate", "c"), ("a", "duplicate", "c")]
     ill = [claim("a", "Is ill.", subject="Tom"), claim("b", "Is ill.", 1, subject="Ann")]
-    assert found(ill) == []
-    assert found([claim("a", subject="User"), claim("b", "fact a", 1)])
+    assert stale_facts(ill) == []
+    assert stale_facts([claim("a", subject="User"), claim("b", "fact a", 1)])
     went = [
         claim("a", "Went to Rome.", 0, valid_to=day(2)),
         claim("b", "Went to Rome.", 5, valid_to=day(7)),
     ]
-    assert found(went) == []
-    assert found([went[0], claim("b", "Went to Rome.", 1, valid_to=day(7))]) != []
+    assert stale_facts(went) == []
+    assert stale_facts([went[0], claim("b", "Went to Rome.", 1, valid_to=day(7))]) != []
 
 
 def test_a_fact_becomes_stale_at_the_age_limit_of_its_category() -> None:
     """Wrong: a repeated fact ages from its first mention, or a category's limit is ignored."""
     year = timedelta(days=365)
     once, again = [claim("a")], [claim("a"), claim("a2", said=100, fact="a")]
-    assert found(once, 365, max_age=year) == []
-    assert found(once, 366, max_age=year) == [("a", "old", None)]
-    assert found(again, 366, max_age=year) == []
-    assert found(again, 466, max_age=year) == [("a", "old", None)]
+    assert stale_facts(once, 365, max_age=year) == []
+    assert stale_facts(once, 366, max_age=year) == [("a", "old", None)]
+    assert stale_facts(again, 366, max_age=year) == []
+    assert stale_facts(again, 466, max_age=year) == [("a", "old", None)]
     plan = [claim("a", valid_from=day(300), valid_to=day(400))]
-    assert found(plan, 765, max_age=year) == []
-    assert found(plan, 766, max_age=year) == [("a", "old", None)]
+    assert stale_facts(plan, 765, max_age=year) == []
+    assert stale_facts(plan, 766, max_age=year) == [("a", "old", None)]
     assert last_stated(facts(*plan)[0]) == day(400)
     claims = [claim("a", category="event"), claim("b", category="home")]
     ttl = {" Event ": timedelta(days=5)}
-    assert found(claims, 5, ttl) == []
-    assert found(claims, 6, ttl) == [("a", "expired", None)]
-    both = found(claims, 6, ttl, max_age=timedelta(days=3))
+    assert stale_facts(claims, 5, ttl) == []
+    assert stale_facts(claims, 6, ttl) == [("a", "expired", None)]
+    both = stale_facts(claims, 6, ttl, max_age=timedelta(days=3))
     assert both == [("a", "expired", None), ("b", "old", None)]
-    longer = found(claims, 6, {"event": timedelta(days=9)}, max_age=timedelta(days=3))
+    longer = stale_facts(claims, 6, {"event": timedelta(days=9)}, max_age=timedelta(days=3))
     assert ("b", "old", None) in longer
     claims = [
         claim("a", "Fact.", category="event"),
@@ -133,8 +133,8 @@ def test_a_fact_becomes_stale_at_the_age_limit_of_its_category() -> None:
         claim("b", "fact", 5, category="home"),
     ]
     ttl = {"event": timedelta(days=3)}
-    assert found(claims, 6, ttl) == [("a", "expired", None)]
-    assert found([]) == []
+    assert stale_facts(claims, 6, ttl) == [("a", "expired", None)]
+    assert stale_facts([]) == []
     (fact,) = facts(claim("a"))
     assert Stale(fact, "old").of is None
 

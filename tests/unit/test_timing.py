@@ -37,7 +37,7 @@ def at(date: str | None) -> datetime | None:
     return None if date is None else datetime.fromisoformat(date).replace(tzinfo=UTC)
 
 
-def said(*texts: str) -> list[SourceMessage]:
+def sources_of(*texts: str) -> list[SourceMessage]:
     messages = [Message(role="user", content=text) for text in texts]
     entries = [Entry("s", n, one, 1, n, "test", WEDNESDAY) for n, one in enumerate(messages, 1)]
     return sources(entries, ["user"])
@@ -198,14 +198,14 @@ def test_a_finding_has_only_dates_that_its_text_supports(
 ) -> None:
     """Wrong: a date that the text does not support is stored, or a supported one is lost."""
     found = replace(_FOUND, kind=kind, when=when, since=since, until=until)
-    shown = said(text)
+    shown = sources_of(text)
     assert times(found, shown[0], shown)[:3] == (at(begin), at(end), kept)
 
 
 def test_the_time_expression_may_be_in_another_message() -> None:
     """Wrong: "In Rome." "When?" "Last week." gives no date."""
     found = replace(_FOUND, kind="event", when="Last week")
-    shown = said("I was in Rome.", "Last week.")
+    shown = sources_of("I was in Rome.", "Last week.")
     assert times(found, shown[0], shown)[:2] == (at("2023-05-01"), at("2023-05-08"))
 
 
@@ -224,7 +224,7 @@ def test_a_finding_can_take_the_date_of_a_related_fact(
     day = {"valid_from": at("2023-04-04"), "valid_to": at("2023-04-05")}
     known = [claim("a", **day), claim("b", valid_from=None), claim("c", **day)]
     finding = replace(_FOUND, kind="event", when="", since=since, until=since, related=related)
-    shown = said("The party was fun")
+    shown = sources_of("The party was fun")
     assert times(finding, shown[0], shown, known)[0] == at(begin)
 
 
@@ -336,7 +336,7 @@ def test_a_fact_keeps_the_precision_of_its_beginning(
     """Wrong: a fact that began on the first day of a month does not show this day."""
     finding = replace(_FOUND, kind="state", when=when, since=since, quote=said_text)
     rules = Rules({}, (), (), 0.0, "m", "p")
-    (draft,), _ = drafts([finding], said(said_text), (), rules, lambda source, finding: "id")
+    (draft,), _ = drafts([finding], sources_of(said_text), (), rules, lambda source, finding: "id")
     (fact,) = facts_of([draft.claim])
     assert fact.time == time
     assert listed(draft.claim) == f"other, state [{time}]: Fact."

@@ -83,7 +83,7 @@ ends = st.text(st.sampled_from(" \t\n\r\u00a0\u3000.!-/'aBé1"), max_size=20)
 
 @pytest.mark.parametrize("model", [*MODELS, None])
 @given(ends, st.lists(st.one_of(texts(), ends), max_size=30), ends)
-def test_what_a_break_does_at_an_end_is_told_by_some_words_there(
+def test_line_breaks_at_the_ends_of_a_text_are_priced(
     model: str | None, start: str, words: list[str], end: str
 ) -> None:
     """Wrong: the price of a text ignores that its ends merge with line breaks."""

@@ -283,7 +283,7 @@ def test_settings_of_an_unknown_form_are_refused(hooks: Any) -> None:
         b"[" * 9999,
     ],
 )
-def test_what_is_no_event(given: bytes) -> None:
+def test_an_invalid_event_prints_no_traceback(given: bytes) -> None:
     """Wrong: an invalid event prints a traceback."""
     with pytest.raises(InvalidInput):
         read_event("codex", "Stop", "Stop", given)

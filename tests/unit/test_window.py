@@ -468,7 +468,7 @@ def test_without_messages_nothing_changes(entries: list[Entry], room: int) -> No
 
 
 @given(st.integers(2, 10_000), st.one_of(st.none(), st.integers(1, 20_000)))
-def test_what_is_kept_leaves_room(most: int, wanted: int | None) -> None:
+def test_a_cut_leaves_room_for_new_messages(most: int, wanted: int | None) -> None:
     """Wrong: a full window is cut only to its limit, so the next message cuts it again."""
     kept = Window((), 100, most).keep_messages(wanted)
     assert kept is not None

@@ -31,7 +31,7 @@ from agent_memory.retrieval.index import TextIndex
 from agent_memory.retrieval.languages import ALL_LATIN, ENGLISH, languages_of, persons
 from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS
-from agent_memory.retrieval.statements import Said, leans, messages_in
+from agent_memory.retrieval.statements import TextHit, leans, messages_in
 from agent_memory.retrieval.vectors import encoding_of
 from agent_memory.retrieval.words import Forms, forms_of, roots, words, words_up_to
 from tests.histories import texts
@@ -55,7 +55,7 @@ DAY = datetime(2023, 5, 8, tzinfo=UTC)
         ("!?\x00\ud800", []),
     ],
 )
-def test_words(text: str, expected: list[str]) -> None:
+def test_spellings_of_a_word_find_each_other(text: str, expected: list[str]) -> None:
     """Wrong: two spellings of a word do not find each other, or a script is not searched."""
     assert words(text) == expected
 
@@ -343,7 +343,7 @@ def test_each_word_has_its_plain_form_in_any_language(text: str, languages: froz
 
 
 @given(st.text())
-def test_what_is_asked_holds_what_was_stored_before(text: str) -> None:
+def test_queries_find_files_stored_before_language_detection(text: str) -> None:
     """Wrong: a query does not find files stored before languages were detected."""
     languages = languages_of(text)
     plain = {one.plain for piece in text.split() for one in forms_of(piece, languages)}
@@ -495,7 +495,7 @@ def test_relevance_is_a_probability(texts: Sequence[str], question: str) -> None
     }
 
 
-def hit_of(text: str, score: float, **fields: Any) -> Said:
+def hit_of(text: str, score: float, **fields: Any) -> TextHit:
     day = datetime(2024, 1, 1, tzinfo=UTC)
     record = Record(text, "ana", "s", 1, 1, text, (1,), day, {"role": "user"})
     return messages_in([Hit(record, score, relevance=0.9, **fields)])[0]

@@ -10,7 +10,7 @@ from typing import Any
 from agent_memory.core.formats import neutral
 from agent_memory.core.formats.neutral import Json, is_text, says
 
-_NO_NAME = re.compile(r"[\s<|\\/>]+")
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
 _MOST_NAME = 64
 _SIGNED = ("thinking_blocks", "reasoning_content", "provider_specific_fields")
 """The fields in which litellm returns Claude's signed thinking."""
@@ -23,10 +23,11 @@ def to_chat(raw: Mapping[str, Any]) -> list[Json]:
 def says_something(view: Mapping[str, Any]) -> bool:
     """Return whether a chat message has text, parts, a refusal or calls, or is a call's result."""
     content = view.get("content")
-    if says(content) if isinstance(content, str) else content and any(neutral.parts_of(content)):
-        return True
+    has_parts = not isinstance(content, str) and content and any(neutral.parts_of(content))
     return bool(
-        says(view.get("refusal"))
+        has_parts
+        or says(content)
+        or says(view.get("refusal"))
         or view.get("role") in ("tool", "function")
         or view.get("tool_calls")
         or view.get("function_call")
@@ -54,7 +55,7 @@ def with_name_in_text(view: Json) -> Json:
 
 def valid_name(name: str) -> str:
     """Return a speaker's name in the form that the API accepts."""
-    return _NO_NAME.sub("_", name)[:_MOST_NAME] or "_"
+    return _NOT_IN_NAMES.sub("_", name)[:_MOST_NAME] or "_"
 
 
 def from_chat(view: Mapping[str, Any]) -> list[Json]:

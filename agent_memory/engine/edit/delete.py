@@ -20,7 +20,7 @@ from agent_memory.core.system_collections import (
     NOTES,
     REGISTRY,
     VALUES,
-    reserved,
+    system_collection,
 )
 from agent_memory.core.threads import off_main_thread
 from agent_memory.engine.edit.edit import under_lease
@@ -246,7 +246,7 @@ class Deletion:
             # the cursors are lost: assume that all blocks with records here absorbed the session
             names = {block for block, _ in self._store.all_records()}
             names |= self._store.vector_blocks().keys()
-            blocks = {name: 0 for name in names if not reserved(name)}
+            blocks = {name: 0 for name in names if not system_collection(name)}
             return replace(head, cursors={**blocks, **head.cursors})
 
     def _sessions(self, user_id: str) -> list[Head]:
@@ -358,16 +358,17 @@ class WholeDeletion:
             return None
         scopes = [Scope(head.user_id, head.session_id) for head in heads]
         scopes += [] if user_id is None else [Scope(user_id)]
-        whose = {scope.owner for scope in scopes}
+        owners = {scope.owner for scope in scopes}
         every = {Scope(None, head.session_id).owner for head in heads}
         if user_id is not None:
             every.add(owner := Scope(user_id).owner)
             if VALUES.name in blocks.facts:
                 every.update(self._store.owners(VALUES.name, owner_of(owner, ())))
         # the versions are deleted too, so that other processes reload their caches
-        every |= {version_owner(name) for name in every | whose}
+        every |= {version_owner(name) for name in every | owners}
         manual = [block.name for block in self._blocks if isinstance(block, ManualBlock)]
-        locks = [lock_of(name, owner) for name in manual if name in blocks.facts for owner in whose]
+        used = [name for name in manual if name in blocks.facts]
+        locks = [lock_of(name, owner) for name in used for owner in owners]
         done = self._store.delete_whole(heads, blocks, owners=every, locks=locks, leaving=left)
         if not done:
             return None

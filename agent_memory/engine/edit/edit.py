@@ -197,7 +197,7 @@ class Editor:
         for name, reach in reaches.items():
             self._forget(name, head, rewound, min(reach, edit.since), lease)
         self._parts.dead_letters.forget(session_id, after=edit.since, lease=lease)
-        self._parts.sent.cut(session_id, min(edit.since, edit.end), lease)
+        self._parts.prompt_log.cut(session_id, min(edit.since, edit.end), lease)
         moved, records = edit.moved, {}
         if not edit.redacts:
             seqs = {old.seq: new.seq for old, new in moved}

@@ -122,8 +122,8 @@ class Receipts:
     def _signed(self, receipt: Receipt) -> Receipt:
         if self._keys is None:
             return receipt
-        place = ("receipt", self._namespace, receipt.seal)
-        return replace(receipt, signature=self._keys.current.seal(place, b""))
+        place = ("receipt", self._namespace, receipt.signed_digest)
+        return replace(receipt, signature=self._keys.current.encrypt(place, b""))
 
     def _signature(self, receipt: Receipt) -> Part:
         if self._keys is None:
@@ -132,7 +132,8 @@ class Receipts:
         if receipt.signature is None:
             return Part("signature", "failed", "The receipt has no signature.")
         try:
-            self._keys.open(("receipt", self._namespace, receipt.seal), receipt.signature)
+            place = ("receipt", self._namespace, receipt.signed_digest)
+            self._keys.decrypt(place, receipt.signature)
         except Undecryptable:
             return Part(
                 "signature", "failed", "The receipt was altered, or signed with another key."

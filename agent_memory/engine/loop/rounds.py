@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
-GivenTool = Any
+ToolLike = Any
 """A tool: an OpenAI schema or a function. Type checkers infer `list[object]` for a mixed list, so
 the type is `Any`."""
 
@@ -42,7 +42,7 @@ class Offer:
 
     def __init__(
         self,
-        tools: Sequence[GivenTool] | None,
+        tools: Sequence[ToolLike] | None,
         built_in: Collection[str],
         call: Callable[[str, str], str],
     ) -> None:
@@ -167,7 +167,7 @@ class Conversation:
     _store: Callable[[Turn, Message, Any], Chunks]
 
     def __post_init__(self) -> None:
-        messages = self._turn.asked
+        messages = self._turn.turn_messages
         self._waiting = list(filter(self._offer.is_run_here, open_calls(messages)))
         check_so_far(messages, self._waiting)
 
@@ -178,7 +178,7 @@ class Conversation:
         response calls a tool that the caller must run, nothing is stored. If the model calls tools
         after the last round, raise `ModelOutputInvalid`.
         """
-        first = len(self._turn.asked)
+        first = len(self._turn.turn_messages)
         turn = self._done(self._turn, [], self._waiting)
         for run in range(self._max_rounds + 1):
             is_last = run == self._max_rounds
@@ -189,7 +189,7 @@ class Conversation:
                 response = self._llm.respond(turn.messages, **fields)
             answer = answer_in(response)
             if self._offer.hands_back(answer):
-                earlier = turn.asked[first:]
+                earlier = turn.turn_messages[first:]
                 if earlier:
                     setattr(response, EARLIER, [message.to_dict() for message in earlier])
                 return response
@@ -222,12 +222,12 @@ class Conversation:
         self, turn: Turn, messages: Iterable[Message], calls: Iterable[Mapping[str, Any]]
     ) -> Turn:
         """Run tool calls. Return the turn with new messages and with the results of the calls."""
-        so_far, todo = [*turn.asked, *messages], list(calls)
+        so_far, todo = [*turn.turn_messages, *messages], list(calls)
         for call in todo:
             with readable(turn.session_id, turn.context.head, so_far):
                 text = self._offer.run(call)
             so_far.append(Message(role="tool", tool_call_id=str(call.get("id")), content=text))
-        if len(so_far) == len(turn.asked):
+        if len(so_far) == len(turn.turn_messages):
             return turn
         return turn_of(turn.session_id, turn.user_id, so_far, self._pack(so_far), turn.regenerates)
 

@@ -28,7 +28,7 @@ from agent_memory.core.turns import (
 )
 from agent_memory.engine.edit.plans import window_before
 from agent_memory.engine.guard import scope_of
-from agent_memory.engine.loop.rounds import Chunks, CompletionStream, Conversation, GivenTool, Offer
+from agent_memory.engine.loop.rounds import Chunks, CompletionStream, Conversation, Offer, ToolLike
 from agent_memory.engine.paging import range_of
 from agent_memory.engine.recall.contexts import LoadedSession, Pack
 from agent_memory.engine.recall.runner import resolve
@@ -69,12 +69,12 @@ def call_hooks(
     messages: Sequence[Message] | None,
 ) -> None:
     """Call the blocks' hooks for a turn's start or, with `messages`, for its end."""
-    hook, told = ("turn_began", ()) if messages is None else ("turn_ended", (messages,))
+    hook, arguments = ("turn_began", ()) if messages is None else ("turn_ended", (messages,))
     own = [block for block in blocks if getattr(type(block), hook) is not getattr(Block, hook)]
     scope = scope_of(turn.user_id, turn.session_id) if own else Scope()
     for block in own:
         try:
-            resolve(getattr(block, hook)(scope, turn, *told))
+            resolve(getattr(block, hook)(scope, turn, *arguments))
         except Exception:  # a hook must not stop the turn
             logger.exception("the turn hook of block %r failed", block.name)
 
@@ -126,7 +126,7 @@ class Turns:
         expected_end: int | None = None,
     ) -> Head:
         check_turn(turn)
-        messages = [*turn.asked, *messages_of(answer, "assistant")]
+        messages = [*turn.turn_messages, *messages_of(answer, "assistant")]
         check_complete(messages)
         if turn.regenerates is not None:
             head = self.replaced(turn, turn.regenerates, messages)
@@ -143,7 +143,7 @@ class Turns:
         *,
         user_id: str | None,
         model: str | None = None,
-        tools: Sequence[GivenTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         stream: bool = False,
         max_rounds: int = 8,
         key: str | None = None,

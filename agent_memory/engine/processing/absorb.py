@@ -19,8 +19,8 @@ from agent_memory.core.limits import quoted
 from agent_memory.core.notices import error_text
 from agent_memory.core.records import Absorbed, DeadLetter, Entry, Head, Lease, Scope
 from agent_memory.core.threads import unwanted
-from agent_memory.core.tracing import operation, tell_absorbed
-from agent_memory.engine.processing.failures import Failures, is_passing
+from agent_memory.core.tracing import describe_absorb, operation
+from agent_memory.engine.processing.failures import Failures, is_temporary
 from agent_memory.engine.recall.runner import Backoff, TimeLimited, in_parallel, resolve
 from agent_memory.errors import ConfigError, LeaseLost, ProcessEnds, StoreError, Undecryptable
 from agent_memory.ltm_blocks.base import Block
@@ -224,7 +224,7 @@ class Absorber:
     def _update(self, block: Block, head: Head, lease: Lease, batch: Sequence[Entry]) -> None:
         scope = Scope(head.user_id, head.session_id, lease=lease)
         with operation("upsert_memory", self._config.namespace, head.session_id) as span:
-            tell_absorbed(span, block.name, len(batch))
+            describe_absorb(span, block.name, len(batch))
             resolve(block.update(scope, batch))
 
     def _limited(self, block: Block, head: Head, call: Callable[[], None]) -> None:
@@ -329,7 +329,7 @@ class Absorption:
         absorber, name = self._absorber, self._name
         self._parts.heartbeats.absorbed(name)
         absorber._backoff.succeeded(name, self._key)
-        absorber.failures.over(*self._key)
+        absorber.failures.resolve(*self._key)
         absorber._most_entries.drop(self._key)
         if self._key not in absorber._clean:
             absorber._dead_letters.clear(name, self._cursor + 1, self._lease)
@@ -349,16 +349,16 @@ class Absorption:
             # no failure: the block waits for the next day's budget
             absorber._backoff.pause(key, refusal.seconds)
             return message
-        absorber.failures.met(name, message)
+        absorber.failures.record(name, message)
         if isinstance(error, Undecryptable):
             # nothing is stored: processes with the key refuse plain text
             absorber._backoff.failed(key)
             return message
         batch = name, self._cursor + 1, last, message, self._lease
-        if is_passing(cause) or not begun:
-            if absorber.failures.note(*batch):
+        if is_temporary(cause) or not begun:
+            if absorber.failures.store_error(*batch):
                 absorber._clean.drop(key)
-            absorber._backoff.failed(name if is_passing(cause) else key)
+            absorber._backoff.failed(name if is_temporary(cause) else key)
             return message
         absorber._backoff.failed(key)
         absorber._clean.drop(key)
@@ -368,7 +368,7 @@ class Absorption:
                 self._advance(last)
                 absorber._backoff.succeeded(key)
                 absorber._most_entries.drop(key)
-                absorber.failures.drop(name)
+                absorber.failures.dismiss(name)
                 logger.error(
                     "block %r gave up messages %d to %d of session %r; they are stored as a "
                     "dead letter: %s", name, self._cursor + 1, last, key[1], message,

@@ -193,7 +193,7 @@ class Compaction:
         names = (_MODEL, (_MODEL, head.session_id))
         return not all(map(self._backoff.idle, names))
 
-    def troubles(self, head: Head | None) -> list[str]:
+    def warnings(self, head: Head | None) -> list[str]:
         """Return warnings about the session's summary."""
         if head is None or self.only_cuts:
             return []
@@ -363,7 +363,7 @@ class Retention:
         if moved is None:  # another writer was faster: the next call removes them
             return head
         self._parts.windows.moved(head, moved)
-        self._parts.sent.expire(head.session_id, upto)
+        self._parts.prompt_log.expire(head.session_id, upto)
         return moved
 
     def removes(self, head: Head) -> bool:

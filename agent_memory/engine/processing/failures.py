@@ -25,7 +25,7 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.stores.base import RecordStore
 
 _PLACE = FAILED.name
-_PASSING = (
+_TEMPORARY = (
     SpendingLimitReached,
     ModelUnavailable,
     ModelForbidden,
@@ -36,13 +36,13 @@ _PASSING = (
 )
 
 
-def is_passing(error: Exception) -> bool:
+def is_temporary(error: Exception) -> bool:
     """Return whether an error is temporary: a dependency or a setting causes it, not a message.
 
     Such an error may last for hours and never makes a dead letter. OSError covers refused
     connections and timeouts.
     """
-    return isinstance(error, _PASSING)
+    return isinstance(error, _TEMPORARY)
 
 
 class DeadLetters:
@@ -83,13 +83,13 @@ class DeadLetters:
         place = record_id(_PLACE, block, lease.session_id, first)
         self._store.delete_records(_PLACE, record_id=place, lease=lease)
 
-    def failing(self, block: str) -> str | None:
+    def newest_error(self, block: str) -> str | None:
         """Return a block's newest error, from any process. None if no failed batch is pending."""
         pending = (each for each in self._store.records(_PLACE, block) if not _is_dead_letter(each))
         newest = max(pending, key=lambda record: record.created_at, default=None)
         return newest.text if newest is not None else None
 
-    def works(self, block: str) -> None:
+    def clear_temporary(self, block: str) -> None:
         """Delete the temporary failures of a block that absorbed a batch."""
         for record in self._store.records(_PLACE, block):
             if not record.metadata["attempts"]:
@@ -103,13 +103,8 @@ class DeadLetters:
         """Return a block's dead letters, oldest first."""
         return [
             DeadLetter(
-                block=block,
-                session_id=record.session_id,
-                first=record.first,
-                last=record.last,
-                attempts=record.metadata["attempts"],
-                error=record.text,
-                since=record.created_at,
+                *(block, record.session_id, record.first, record.last),
+                *(record.metadata["attempts"], record.text, record.created_at),
             )
             for record in self._store.records(_PLACE, block)
             if _is_dead_letter(record) and session_id in (None, record.session_id)
@@ -122,9 +117,8 @@ def _is_dead_letter(record: Record) -> bool:
 
 logger = logging.getLogger(__name__)
 
-_LOOKED_FOR = 10.0
-"""Seconds for which stored failures are cached."""
-_MOST_NOTED = 10_000
+_CACHE_SECONDS = 10.0
+_MOST_STORED = 10_000
 
 
 class Failures:
@@ -139,62 +133,62 @@ class Failures:
         self._blocks = blocks
         self._patience = patience
         self._limited = TimeLimited()
-        self._met: dict[str, str] = {}
+        self._recorded: dict[str, str] = {}
         self._stored: dict[str, str] = {}
-        self._looked: float | None = None
+        self._read_at: float | None = None
         # the errors that this process has stored, by block and session
-        self._noted: Cache[tuple[str, str], str] = Cache(_MOST_NOTED)
+        self._stored_errors: Cache[tuple[str, str], str] = Cache(_MOST_STORED)
 
-    def of_blocks(self, *, now: bool = False) -> dict[str, str]:
+    def errors(self, *, now: bool = False) -> dict[str, str]:
         """Return each failing block's last error. Without `now`, the errors may be seconds old."""
         if now:
-            self._look()
-        elif self._looked is None:
-            self._looked = monotonic()
-            self._within(self._look)
-        elif monotonic() - self._looked >= _LOOKED_FOR:
-            self._looked = monotonic()
-            threads.Handover("failures", self._look)
-        return {**self._stored, **self._met}
+            self._read()
+        elif self._read_at is None:
+            self._read_at = monotonic()
+            self._within(self._read)
+        elif monotonic() - self._read_at >= _CACHE_SECONDS:
+            self._read_at = monotonic()
+            threads.Handover("failures", self._read)
+        return {**self._stored, **self._recorded}
 
-    def troubles(self, besides: Collection[str] = ()) -> list[str]:
+    def warnings(self, besides: Collection[str] = ()) -> list[str]:
         """Return a warning for each failing block, except the blocks in `besides`."""
         return [
             f"The block {name!r} could not absorb, and will try again: {error}"
-            for name, error in self.of_blocks().items()
+            for name, error in self.errors().items()
             if name not in besides
         ]
 
-    def met(self, block: str, message: str) -> None:
+    def record(self, block: str, message: str) -> None:
         """Record a block's failure in this process."""
-        if self._met.get(block) != message:
+        if self._recorded.get(block) != message:
             logger.warning("block %r could not absorb, and will try again: %s", block, message)
-        self._met[block] = message
+        self._recorded[block] = message
 
-    def note(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
+    def store_error(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
         """Store a temporary failure of a batch, if the store works. Return True if it is new."""
         session = (block, lease.session_id)
-        if self._noted.get(session) == message:
+        if self._stored_errors.get(session) == message:
             return False
         count = self._dead_letters.count
         if self._within(lambda: count(block, first, last, message, lease, 0)):
-            self._noted.put(session, message)
+            self._stored_errors.put(session, message)
         return True
 
-    def drop(self, block: str) -> None:
+    def dismiss(self, block: str) -> None:
         """Remove a block's failure, because the batch is a dead letter now."""
-        self._met.pop(block, None)
+        self._recorded.pop(block, None)
 
-    def over(self, block: str, session_id: str) -> None:
+    def resolve(self, block: str, session_id: str) -> None:
         """Remove a block's failure, because it absorbed a batch of the session."""
-        self._met.pop(block, None)
-        self._noted.drop((block, session_id))
-        if block in self.of_blocks():
-            self._within(lambda: self._dead_letters.works(block))
+        self._recorded.pop(block, None)
+        self._stored_errors.drop((block, session_id))
+        if block in self.errors():
+            self._within(lambda: self._dead_letters.clear_temporary(block))
             self._stored.pop(block, None)
 
-    def _look(self) -> None:
-        errors = {name: self._dead_letters.failing(name) for name in self._blocks}
+    def _read(self) -> None:
+        errors = {name: self._dead_letters.newest_error(name) for name in self._blocks}
         self._stored = {name: error for name, error in errors.items() if error is not None}
 
     def _within(self, call: Callable[[], object]) -> bool:

@@ -17,8 +17,8 @@ from agent_memory.core.fusion import merge
 from agent_memory.core.limits import quoted
 from agent_memory.core.messages import Message
 from agent_memory.core.packing import Packer, Shown
-from agent_memory.core.prompt_log import SentContext, encode_context
-from agent_memory.core.query_text import is_courtesy, query_message, with_earlier
+from agent_memory.core.prompt_log import LoggedPrompt, encode_context
+from agent_memory.core.query_text import is_small_talk, query_message, with_earlier
 from agent_memory.core.records import Entry, Head, LeftOut, Recall, Scope
 from agent_memory.core.rendering import OPENING
 from agent_memory.core.shapes import newest_user, role_of, user_messages
@@ -93,24 +93,23 @@ class View(NamedTuple):
         packed = session.packer.pack(session.head, window, recalls, self.warnings, text)
         return packed if self.usage == Usage() else replace(packed, usage=self.usage)
 
-    def merged(self, window: Shown, *, all_of_it: bool = False) -> list[Recall]:
+    def merged(self, window: Shown, *, low_scores: bool = False) -> list[Recall]:
         """Return the merged recalls, best first, without messages that the window shows in full.
 
-        With `all_of_it`, include recalls with a much lower score than the best recall of their
-        block.
+        With `low_scores`, include recalls that score far below the best recall of their block.
         """
         if not any(self.recalls.values()):
             return []
         query = self.session.query
         text = query.text() if query is not None else ""
-        floors = {} if all_of_it else self.session.packer.floors(text)
+        floors = {} if low_scores else self.session.packer.floors(text)
         shown = self.session.scope.shown if window is self.session.window else window.sources
         return merge(self.recalls, shown, self.among, floors)
 
     def left_out(self, context: MemoryContext, window: Shown) -> list[LeftOut]:
         """Return the recalls that a context leaves out, each with the reason."""
         every = [recall for recalls in self.recalls.values() for recall in recalls]
-        merged = self.merged(window, all_of_it=True)
+        merged = self.merged(window, low_scores=True)
         return left_out_of(every, merged, self.merged(window), context)
 
     def window(self, messages: Sequence[Message]) -> Shown:
@@ -126,7 +125,7 @@ class Contexts:
 
     def __init__(self, parts: Components) -> None:
         self._parts, self._store, self._guard = parts, parts.store, parts.guard
-        self._sent, self.prompts = parts.sent, Prompts()
+        self._prompt_log, self.prompts = parts.prompt_log, Prompts()
         # the last context of each session, with the turn's question if it is not in the log
         self._last: Cache[str, tuple[MemoryContext, Sequence[Message]]] = Cache(_MOST_CONTEXTS)
         self.blocks = list(parts.all_blocks.values()) if parts.blocks else []
@@ -169,7 +168,7 @@ class Contexts:
     @off_main_thread
     def were(
         self, session_id: str, user_id: str | None, after: int, limit: int | None
-    ) -> list[SentContext]:
+    ) -> list[LoggedPrompt]:
         head = self._guard.owned(session_id, user_id)
         if head is None:
             return []
@@ -179,7 +178,7 @@ class Contexts:
             by_block, _ = self.recall(scope, message)
             return [recall for recalls in by_block.values() for recall in recalls]
 
-        return self._sent.read(head, after, limit, recall_now)
+        return self._prompt_log.read(head, after, limit, recall_now)
 
     @off_main_thread
     def begin(
@@ -211,8 +210,8 @@ class Contexts:
                 counted = True
             if form is not None:
                 context = replace(context, format=form)
-            self._last.put(session_id, (context, messages if context.asked else ()))
-            if self._sent.on:
+            self._last.put(session_id, (context, messages if context.turn_messages else ()))
+            if self._prompt_log.on:
                 self._keep(session_id, view, window, context)
             return context
 
@@ -232,7 +231,7 @@ class Contexts:
                     off_main_thread(block.recalled)(session.scope, ids)
                 except StoreError as error:  # if the count fails, the context is still returned
                     logger.warning("recalls were not counted: %s", error)
-        if self.blocks and query is not None and not is_courtesy(query.text()):
+        if self.blocks and query is not None and not is_small_talk(query.text()):
             selective = (context.blocks[recall.block].selective for recall in context.recalls)
             self._parts.recalls.note(hit=any(selective))
 
@@ -241,7 +240,7 @@ class Contexts:
         question = session.query.text() if session.query is not None else ""
         left_out = view.left_out(context, window)
         encoded = encode_context(context, window, session.entries, question, left_out)
-        self._sent.keep(session_id, encoded, session.scope.user_id, session.head)
+        self._prompt_log.keep(session_id, encoded, session.scope.user_id, session.head)
 
     def new_in(self, session_id: str, messages: Sequence[Any]) -> Sequence[Any]:
         """Return an update's messages without a copy of the last context: see `without_context`."""
@@ -301,8 +300,9 @@ class Contexts:
     def view(self, session: LoadedSession) -> View:
         with Account("other", session.scope.user_id, within=current_account()).charged() as account:
             by_block, warnings = self.recall(session.scope, session.search_message())
-        troubles = [*self._parts.troubles(session.head), *self.waiting(session.scope, session.head)]
-        return View(session, by_block, [*warnings, *troubles], usage=account.usage)
+        warnings += self._parts.warnings(session.head)
+        warnings += self.waiting(session.scope, session.head)
+        return View(session, by_block, warnings, usage=account.usage)
 
     def waiting(self, scope: Scope, head: Head | None) -> list[str]:
         """Return a warning for each block that has not absorbed all messages.
@@ -341,7 +341,7 @@ class Contexts:
 
 def is_queried(block: Block, message: Message | None) -> bool:
     """Return whether a context queries a block. Small talk does not query selective blocks."""
-    return message is None or not block.selective or not is_courtesy(message.text())
+    return message is None or not block.selective or not is_small_talk(message.text())
 
 
 def _window(

@@ -16,7 +16,7 @@ from agent_memory.core.processes import begin_anew_in_child, fork_safe_lock
 from agent_memory.core.query_text import asks_about_user, query_message
 from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.threads import Handover, off_main_thread
-from agent_memory.core.tracing import operation, tell_search
+from agent_memory.core.tracing import describe_search, operation
 from agent_memory.engine.recall.runner import Backoff, TimeLimited, resolve
 from agent_memory.errors import SpendingLimitReached
 from agent_memory.ltm_blocks.base import Block, QueryThread
@@ -92,7 +92,7 @@ class FanOut:
             with account.charged():
                 answers, warnings = self.ask(scope.owner, calls)
             by_block = {name: recalls for name, (recalls, _) in answers.items()}
-            tell_search(span, message, (recall for hits in by_block.values() for recall in hits))
+            describe_search(span, message, (hit for hits in by_block.values() for hit in hits))
         warnings += [
             f"The block {name!r}: {text}"
             for name, (_, notices) in answers.items()

@@ -116,7 +116,7 @@ class Filter:
         message = entry.message
         return (
             (self.roles is None or role_of(message) in self.roles)
-            and self._holds(entry.said_at)
+            and self._holds(entry.local_time)
             and matches(message.metadata, self.where or {})
         )
 
@@ -360,7 +360,7 @@ def explain(
     left_out = [
         item for item in left_out if gone.isdisjoint(name for name, _ in item.recall.sources)
     ]
-    warnings += [*notes, *parts.troubles(head), *contexts.waiting(scope, head)]
+    warnings += [*notes, *parts.warnings(head), *contexts.waiting(scope, head)]
     dropped = dropped_of(head, session.entries, session.window.sources, context.recalls)
     return Explanation(question, context, left_out, dropped, _dead(parts, scope), warnings)
 

@@ -15,8 +15,8 @@ from agent_memory.core.messages import Message
 from agent_memory.core.packing import Shown
 from agent_memory.core.processes import fork_safe_lock
 from agent_memory.core.prompt_log import (
+    LoggedPrompt,
     Piece,
-    SentContext,
     StoredContext,
     decode_context,
     name_of,
@@ -28,7 +28,7 @@ from agent_memory.core.prompt_log import (
 from agent_memory.core.query_text import with_earlier
 from agent_memory.core.records import Entry, Head, Lease, Recall, Record, Scope
 from agent_memory.core.shapes import user_messages
-from agent_memory.core.system_collections import SENT, SENT_TEXTS
+from agent_memory.core.system_collections import PROMPT_LOG, PROMPT_TEXTS
 from agent_memory.core.threads import off_main_thread
 from agent_memory.engine.paging import picked_of, still_exists
 from agent_memory.engine.stats import PromptStats, RecallStats
@@ -51,7 +51,7 @@ class Prompts:
         self.stats = PromptStats()
 
     def noted(self, scope: Scope, context: MemoryContext, shown: Shown) -> MemoryContext:
-        """Return a context with `kept_tokens`: the tokens that repeat the last context."""
+        """Return a context with `cacheable_tokens`: the tokens that repeat the last context."""
         owner = scope.session_id, scope.user_id
         now = pieces(shown, context)
         with self._last.lock:
@@ -60,9 +60,9 @@ class Prompts:
             if before is None:
                 return context
             was, repeated = self.stats, same(before, now)
-            tokens, reused = was.tokens + context.tokens, was.kept_tokens + repeated
+            tokens, reused = was.tokens + context.tokens, was.cacheable_tokens + repeated
             self.stats = PromptStats(was.contexts + 1, tokens, reused)
-        return replace(context, kept_tokens=repeated)
+        return replace(context, cacheable_tokens=repeated)
 
 
 class Recalls:
@@ -75,7 +75,7 @@ class Recalls:
     def note(self, *, hit: bool) -> None:
         with self._lock:
             was = self.stats
-            self.stats = RecallStats(was.asked + 1, was.empty + (not hit))
+            self.stats = RecallStats(was.queries + 1, was.empty + (not hit))
 
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class _Pending(NamedTuple):
     at: datetime
 
 
-class SentContexts:
+class PromptLog:
     """The prompt log: stores and reads contexts. Thread-safe."""
 
     def __init__(self, parts: Components) -> None:
@@ -137,7 +137,7 @@ class SentContexts:
 
     def cut(self, session_id: str, end: int, lease: Lease | None = None) -> None:
         """Delete contexts that depend on messages after a seq, because these messages change."""
-        for place in (SENT, SENT_TEXTS):
+        for place in (PROMPT_LOG, PROMPT_TEXTS):
             self._store.delete_records(place.name, session_id=session_id, after=end, lease=lease)
         self._sweep(session_id, lease)
 
@@ -145,12 +145,12 @@ class SentContexts:
         """Delete the contexts of turns that `retention` removed: the turns up to a seq."""
         for record in self._of(session_id):
             if record.first <= upto:
-                self._store.delete_records(SENT.name, record_id=record.id)
+                self._store.delete_records(PROMPT_LOG.name, record_id=record.id)
         self._sweep(session_id)
 
     def _sweep(self, session_id: str, lease: Lease | None = None) -> None:
         """Delete the texts that no context of a session has."""
-        texts = self._store.records(SENT_TEXTS.name, Scope(None, session_id).owner)
+        texts = self._store.records(PROMPT_TEXTS.name, Scope(None, session_id).owner)
         # the texts are read first: a context that is being written is stored before its texts
         used = {
             record_id(session_id, record.metadata[_BEGUN], name)
@@ -159,11 +159,11 @@ class SentContexts:
         }
         for text in texts:
             if text.id not in used:
-                self._store.delete_records(SENT_TEXTS.name, record_id=text.id, lease=lease)
+                self._store.delete_records(PROMPT_TEXTS.name, record_id=text.id, lease=lease)
 
     def read(
         self, head: Head, after: int, limit: int | None, recall_now: RecallNow
-    ) -> list[SentContext]:
+    ) -> list[LoggedPrompt]:
         """Return the contexts of a session's turns after a seq, oldest first.
 
         Contexts of an earlier session with the same id are left out. A text that is not stored,
@@ -180,7 +180,7 @@ class SentContexts:
 
     def _context(
         self, record: Record, user_id: str | None, entries: dict[int, Entry], recall_now: RecallNow
-    ) -> SentContext:
+    ) -> LoggedPrompt:
         session_id, fields = record.session_id, record.metadata
 
         @cache
@@ -193,7 +193,7 @@ class SentContexts:
 
         def text_of(name: str) -> str | None:
             place = record_id(session_id, fields[_BEGUN], name)
-            stored = self._store.record(SENT_TEXTS.name, place)
+            stored = self._store.record(PROMPT_TEXTS.name, place)
             if stored is None:
                 return now().get(name)
             home = stored.session_id  # its deletion may have begun
@@ -216,7 +216,7 @@ class SentContexts:
         return ""
 
     def _of(self, session_id: str) -> list[Record]:
-        records = self._store.records(SENT.name, Scope(None, session_id).owner)
+        records = self._store.records(PROMPT_LOG.name, Scope(None, session_id).owner)
         return sorted(records, key=lambda record: (record.first, record.created_at))
 
     def _write(self, head: Head, context: StoredContext) -> None:
@@ -232,13 +232,13 @@ class SentContexts:
             # the id contains the context's session, so only its session finds the text
             place = record_id(session_id, begun, name_)
             texts.append(Record(place, owner, home, upto, upto, shown.text, (), now))
-        self._store.put_records(SENT.name, [record])
-        self._store.put_records(SENT_TEXTS.name, texts)
+        self._store.put_records(PROMPT_LOG.name, [record])
+        self._store.put_records(PROMPT_TEXTS.name, texts)
         homes = {text.session_id for text in texts} | {session_id}
         gone = homes - self._store.existing(homes)  # sessions that were deleted meanwhile
         for home in gone:
             self.cut(home, 0)
         if session_id not in gone and not still_exists(self._store, head):  # its id was reused
-            for block, some in ((SENT, [record]), (SENT_TEXTS, texts)):
+            for block, some in ((PROMPT_LOG, [record]), (PROMPT_TEXTS, texts)):
                 for written in some:
                     self._store.delete_records(block.name, record_id=written.id)

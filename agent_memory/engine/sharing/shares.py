@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agent_memory.core.context import MemoryContext
     from agent_memory.core.turns import Turn
     from agent_memory.engine.assembly import Components
-    from agent_memory.engine.loop.rounds import GivenTool
+    from agent_memory.engine.loop.rounds import ToolLike
     from agent_memory.engine.loop.turns import Turns
     from agent_memory.engine.memory import AgentMemory
     from agent_memory.engine.recall.contexts import Pack
@@ -268,7 +268,7 @@ class SharedMemory:
         message: Any,
         *,
         model: str | None = None,
-        tools: Sequence[GivenTool] | None = None,
+        tools: Sequence[ToolLike] | None = None,
         max_rounds: int = 8,
         key: str | None = None,
         expected_end: int | None = None,

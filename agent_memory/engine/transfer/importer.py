@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.idempotency import KeyRecord
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.records import DeadLetter, Entry, Head, Lease, Record, Scope
 from agent_memory.core.system_collections import VALUES
@@ -240,7 +240,7 @@ class RecordImport:
         self._parts, self._store, self._blocks = parts, parts.store, parts.all_blocks
         self._head, self._lease = head, lease
         self._facts: dict[tuple[str, str], list[tuple[int, Record]]] = defaultdict(list)
-        self._keys: list[KeptKey] = []
+        self._keys: list[KeyRecord] = []
         self._letters: list[DeadLetter] = []
         self._others: dict[str, list[Record]] = defaultdict(list)
         self._brought = set[str]()
@@ -250,7 +250,7 @@ class RecordImport:
 
     def take(self, number: int, item: Item) -> None:
         """Store or collect the item of a line. Refuse a record that its block cannot read."""
-        if isinstance(item, KeptKey):
+        if isinstance(item, KeyRecord):
             self._keys.append(item)
         elif isinstance(item, DeadLetter):
             self._letters.append(item)

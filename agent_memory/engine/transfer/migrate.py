@@ -212,7 +212,7 @@ def _moved(source: k.Kernel, target: k.Kernel) -> Generator[MigrationStep]:
 
 
 def _compared(
-    source: k.Kernel, target: k.Kernel, sent: Counter[str], total: int = 0
+    source: k.Kernel, target: k.Kernel, copied: Counter[str], total: int = 0
 ) -> Generator[MigrationStep, None, dict[str, bool]]:
     """Compare both stores and return the differences. If there are none, yield the counts.
 
@@ -223,7 +223,7 @@ def _compared(
     for _ in walk.run():
         if walk.done % _EVERY == 1:
             yield MigrationStep("verifying", walk.done, max(walk.done, total))
-    differences = {name: walk.sums[name] != sent[name] for name in walk.differing}
+    differences = {name: walk.sums[name] != copied[name] for name in walk.differing}
     if states != _states(source):
         differences["sessions that changed during the comparison"] = True
     if not differences:

@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from pydantic import ValidationError
 
 from agent_memory.core.forms import Form
-from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.idempotency import KeyRecord
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import DeadLetter, Entry, Head, Record, Scope, Summary
 from agent_memory.core.system_collections import VALUES
@@ -43,7 +43,7 @@ F = TypeVar("F", bound=Form)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A record of a block or of a system collection. `traits` are the features of a vector."""
+    """A record of a block or of a system collection. `traits` are its search features as bytes."""
 
     kind: Literal["fact", "vector", "forgotten", "value"]
     block: str
@@ -51,7 +51,7 @@ class Stored:
     traits: bytes = b""
 
 
-Item = KeptKey | Stored | VectorsForm | DeadLetter
+Item = KeyRecord | Stored | VectorsForm | DeadLetter
 
 
 class Reading:
@@ -80,8 +80,8 @@ class Reading:
         while (fields := self._next()).get("kind") == "entry":
             yield self._entry(self._form(EntryForm, fields))
         self._after_log = fields
-        if wrong := self._log.unfinished():
-            raise self._refused(wrong)
+        if problem := self._log.problem_at_end():
+            raise self._refused(problem)
 
     def records(self) -> Iterator[tuple[int, Item]]:
         """Yield the items after the log, each with the number of its line."""
@@ -128,8 +128,8 @@ class Reading:
             created_at=form.begun,
             **form.model_dump(exclude=other),
         )
-        if wrong := _wrong(head):
-            raise self._refused(wrong)
+        if problem := _head_problem(head):
+            raise self._refused(problem)
         return head
 
     def _system(self, form: HeadForm) -> Message | None:
@@ -146,8 +146,8 @@ class Reading:
         message = self._message(form.message, form.at)
         name, at = self.head.session_id, form.at
         entry = Entry(name, form.seq, message, form.tokens, form.total, form.encoding, at)
-        if wrong := self._log.wrong(entry):
-            raise self._refused(wrong)
+        if problem := self._log.problem(entry):
+            raise self._refused(problem)
         return entry
 
     def _message(self, fields: dict[str, Any], at: datetime) -> Message:
@@ -164,13 +164,13 @@ class Reading:
             raise self._refused("its message is not in the form that logs store")
         return Message.from_json(text, at)
 
-    def _key(self, form: KeyForm) -> KeptKey:
+    def _key(self, form: KeyForm) -> KeyRecord:
         if form.name in self._keys:
             raise self._refused("an earlier line has the same key")
         if not form.seq <= min(form.end, self.head.end):
             raise self._refused("its messages are not in the log")
         self._keys.add(form.name)
-        return KeptKey(**form.model_dump(exclude={"kind"}))
+        return KeyRecord(**form.model_dump(exclude={"kind"}))
 
     def _fact(self, form: FactForm) -> Stored:
         return Stored("fact", form.block, self._record(form))
@@ -278,7 +278,7 @@ class _Log:
         self._pinned = 0
         self._pinned_left = set(head.pinned)
 
-    def wrong(self, entry: Entry) -> str | None:
+    def problem(self, entry: Entry) -> str | None:
         """Return the problem of the next entry, or None."""
         head = self._head
         if entry.seq != self._seq + 1:
@@ -297,7 +297,7 @@ class _Log:
         self._seq, self._total = entry.seq, entry.total
         return None
 
-    def unfinished(self) -> str | None:
+    def problem_at_end(self) -> str | None:
         """Return the problem at the end of the log, or None."""
         head = self._head
         if self._seq != head.end:
@@ -307,7 +307,7 @@ class _Log:
         return None
 
 
-def _wrong(head: Head) -> str | None:
+def _head_problem(head: Head) -> str | None:
     """Return the problem that a head has regardless of its log, or None."""
     if not head.expired <= head.start <= head.end or 0 < head.end == head.expired:
         return "`expired`, `start` and `end` do not follow each other"

@@ -34,7 +34,7 @@ from agent_memory.integrations.transcripts import (
     SPOKEN,
     Json,
     dated,
-    is_said,
+    is_conversation,
     item_of,
     moment,
     spoken,
@@ -187,6 +187,6 @@ def _codex_session(file: OpenFile) -> Iterator[Event]:
 
 def _codex_message(item: Json) -> Json:
     """Return an item as a message. Codex's own instructions do not become a system message."""
-    if is_said(item) and item["type"] not in _OWN:
+    if is_conversation(item) and item["type"] not in _OWN:
         return {"raw": item, "format": RESPONSES}
     return {"raw": {"item": item}, "format": _CODEX}

@@ -53,7 +53,7 @@ class SourceFiles:
         self.path = path
         self._read = read
 
-    def tell(self, count: int) -> None:
+    def report(self, count: int) -> None:
         """Report a number of bytes that were read without `files`."""
         if self._read is not None:
             self._read(count)
@@ -134,7 +134,7 @@ class _Counting:
 
     def __init__(self, file: BinaryIO, read: Read | None, share: float) -> None:
         self._file = file
-        self._told = read
+        self._report = read
         self._share = share  # the number to report for each byte; below 1 for a compressed file
         self._read_so_far = self._counted_so_far = 0
         self.is_damaged = False  # whether reading ended early because of damage
@@ -156,8 +156,8 @@ class _Counting:
             self.is_damaged = True
             return b""
         self._read_so_far += len(raw)
-        if self._told is not None and self._read_so_far > self._counted_so_far:
-            self._told(int((self._read_so_far - self._counted_so_far) * self._share))
+        if self._report is not None and self._read_so_far > self._counted_so_far:
+            self._report(int((self._read_so_far - self._counted_so_far) * self._share))
             self._counted_so_far = self._read_so_far
         return raw
 
@@ -345,7 +345,7 @@ def rows(source: SourceFiles, table: str, order: str) -> Iterator[Element | Unre
             cursor = database.execute(f"SELECT * FROM {_quoted(table)} ORDER BY {order}")
             names = [column[0] for column in cursor.description]
             for number, values in enumerate(cursor, 1):
-                source.tell(share)
+                source.report(share)
                 where = f"{path.name}, {table}, row {number}"
                 try:
                     yield Element(where, dict(zip(names, map(_value, values), strict=True)))

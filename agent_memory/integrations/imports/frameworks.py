@@ -208,7 +208,7 @@ def _name(value: object) -> str | None:
     return str(value) if type(value) is int else text_in(value)
 
 
-_WHOSE = ("user_id", "agent_id", "run_id")
+_ID_FIELDS = ("user_id", "agent_id", "run_id")
 
 
 def read_mem0(source: SourceFiles) -> Iterator[Event]:
@@ -292,9 +292,9 @@ def _mem0_message(element: Element) -> Iterator[Event]:
         yield Unread(where, "the message lacks a scope, a role or a content")
         return
     named_so = (part.partition("=") for part in scope.split("&"))
-    whose = {name: unquote(value) for name, _, value in named_so if name in _WHOSE and value}
+    ids = {name: unquote(value) for name, _, value in named_so if name in _ID_FIELDS and value}
     session_id, own = named("mem0", scope), str(row.get("id"))
-    yield SessionBegin(session_id, whose.get("user_id"), titled(None, **whose))
+    yield SessionBegin(session_id, ids.get("user_id"), titled(None, **ids))
     message: Json = {"role": role, "content": content}
     if name := text_in(row.get("name")):
         message["name"] = name

@@ -226,7 +226,7 @@ class ExtractiveMemory(FactBlock):
                 hidden[place] = f"it is stale ({stale[fact.id]})"
         return hidden
 
-    def all_kept(self, scope: Scope) -> list[Recall]:
+    def stored_records(self, scope: Scope) -> list[Recall]:
         remembered, now = self._remembered(scope.owner), datetime.now(UTC)
         places = remembered.current(now)
         return remembered.recalls(places, None, self.scorer, now, len(places))

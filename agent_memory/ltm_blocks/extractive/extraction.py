@@ -23,12 +23,7 @@ from agent_memory.ltm_blocks.extractive.history.claims import Claim, Journal
 from agent_memory.ltm_blocks.extractive.history.fact import Fact, listed, most_alike, unmarked
 from agent_memory.ltm_blocks.extractive.history.findings import Candidate, Draft, Rules, drafts
 from agent_memory.ltm_blocks.extractive.history.sources import SourceMessage, helpful
-from agent_memory.ltm_blocks.extractive.settling import (
-    Existing,
-    reconcile,
-    settle,
-    settle_fields,
-)
+from agent_memory.ltm_blocks.extractive.settling import Existing, reconcile, settle, settle_fields
 from agent_memory.ltm_blocks.extractive.storage import vectors_of, with_vectors
 
 if TYPE_CHECKING:

@@ -219,10 +219,10 @@ def _relations(
     fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing, ask: Ask
 ) -> dict[str, tuple[Relation, list[str]]]:
     """Return for each related claim the relation, and the ids of the facts and earlier claims."""
-    known = {fact.id for fact in existing.facts}
+    existing_ids = {fact.id for fact in existing.facts}
     relations: dict[str, tuple[Relation, list[str]]] = {}
     for draft in fresh:
-        names = [name for name in draft.related if name in known]
+        names = [name for name in draft.related if name in existing_ids]
         if draft.relation and names:
             relations[draft.claim.id] = draft.relation, names
     older: list[Fact | Claim] = [*existing.facts, *(draft.claim for draft in fresh)]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agent_memory.core.records import Lease, Record, Span
-from agent_memory.core.system_collections import SENT_TEXTS
+from agent_memory.core.system_collections import PROMPT_TEXTS
 from agent_memory.errors import ConfigError, InvalidInput, ModelError
 from agent_memory.ltm_blocks.base import Resources, batch_id, record_id
 from agent_memory.ltm_blocks.extractive.history.claims import (
@@ -89,7 +89,7 @@ class Keeper:
         for claim in claims:
             self._store.delete_records(self._block, record_id=claim.id)
         for session_id in {claim.session_id for claim in claims}:
-            self._store.delete_records(SENT_TEXTS.name, session_id=session_id)
+            self._store.delete_records(PROMPT_TEXTS.name, session_id=session_id)
         renew(self._store, self._block, owner)
 
 

@@ -82,7 +82,7 @@ class FileMemory(CollectionBlock):
         """Return nothing: the model reads its files itself."""
         return []
 
-    def all_kept(self, scope: Scope) -> list[Recall]:
+    def stored_records(self, scope: Scope) -> list[Recall]:
         files = self.open(scope)
         return [
             Recall(self.name, files._shown(path), record.text, created_at=record.created_at)

@@ -23,7 +23,7 @@ from agent_memory.core.tools import tool
 from agent_memory.errors import ConfigError, InvalidInput, ToolRefused
 from agent_memory.ltm_blocks.base import ManualBlock, Resources, record_id
 from agent_memory.ltm_blocks.skills.files import BrokenSkill, Skill, checked, rendered, search_text
-from agent_memory.ltm_blocks.skills.library import Found, Library
+from agent_memory.ltm_blocks.skills.library import Library, SkillSet
 from agent_memory.models.embedders.best_effort import BestEffort, TextIndexes
 
 _RECALLED = 4_000
@@ -107,7 +107,7 @@ class SkillMemory(ManualBlock):
         matches = [(skill, score) for skill, score in pairs if score > 0 and score >= least]
         return sorted(matches, key=lambda match: (-match[1], match[0].name))
 
-    def all_kept(self, scope: Scope) -> list[Recall]:
+    def stored_records(self, scope: Scope) -> list[Recall]:
         own = [item for item in self.open(scope).all() if not item.shared and item.path is not None]
         return [replace(self._recall(skill, 0.0), created_at=_changed_at(skill)) for skill in own]
 
@@ -115,7 +115,8 @@ class SkillMemory(ManualBlock):
         """Forget a user's own skill by its name. Spans have no effect: skills come from no
         messages.
         """
-        if not isinstance(what, str) or all(recall.id != what for recall in self.all_kept(scope)):
+        names = {recall.id for recall in self.stored_records(scope)}
+        if not isinstance(what, str) or what not in names:
             return []
         self.open(scope).delete(what)
         return [what]
@@ -133,7 +134,7 @@ class SkillMemory(ManualBlock):
     def problems(self, resources: Resources) -> Sequence[str]:
         """Return the problems of all broken files, both shared and users' own."""
         owners = [None, *self.library.owners()]
-        problems = (str(broken) for owner in owners for broken in self.library.seen(owner).broken)
+        problems = (str(broken) for owner in owners for broken in self.library.shown(owner).broken)
         return list(dict.fromkeys(problems))
 
     def owner(self, scope: Scope) -> str | None:
@@ -311,8 +312,8 @@ class Skills:
         with self._block.changing(self._owner):
             return self._library.drop(self._owner, text_of("name", name))
 
-    def _visible(self) -> Found:
-        return self._library.seen(self._owner if self._stands() else None)
+    def _visible(self) -> SkillSet:
+        return self._library.shown(self._owner if self._stands() else None)
 
     def _check(self, name: str, owner: str) -> None:
         if name in self._library.read(None).skills:

@@ -20,7 +20,7 @@ _MOST_CACHED = 2_000  # maximum number of cached files
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SkillSet:
     """The skills by name, and the files that are not valid skills."""
 
     skills: dict[str, Skill]
@@ -41,7 +41,7 @@ class Library:
         self._max_bytes = max_bytes
         self._parsed: Cache[tuple[str, bytes], Skill | BrokenSkill] = Cache(_MOST_CACHED)
 
-    def read(self, owner: str | None) -> Found:
+    def read(self, owner: str | None) -> SkillSet:
         """Return the current content of an owner's files.
 
         Raises:
@@ -49,8 +49,8 @@ class Library:
         """
         home = self._home(owner)
         if not self._holds(home):
-            return Found({}, [self._outside(home)])
-        result = Found({}, [])
+            return SkillSet({}, [self._outside(home)])
+        result = SkillSet({}, [])
         with _usable():
             read = {path: self._read(path) for path in self._files(home)}
         for path, content in read.items():
@@ -64,7 +64,7 @@ class Library:
                 result.skills[content.name] = replace(content, path=path, shared=owner is None)
         return result
 
-    def seen(self, owner: str | None) -> Found:
+    def shown(self, owner: str | None) -> SkillSet:
         """Return the skills that an owner sees: the shared skills and the owner's own skills.
 
         An owner's skill with the name of a shared skill is reported as broken.
@@ -80,7 +80,7 @@ class Library:
             if name in everybodys.skills and skill.path is not None
         ]
         skills = {**own.skills, **everybodys.skills}
-        return Found(skills, [*everybodys.broken, *own.broken, *hidden])
+        return SkillSet(skills, [*everybodys.broken, *own.broken, *hidden])
 
     def owners(self) -> list[str]:
         """Return the owners that have a directory."""

@@ -124,7 +124,7 @@ class SpatialMemory(CollectionBlock):
             for match in matches
         ]
 
-    def all_kept(self, scope: Scope) -> list[Recall]:
+    def stored_records(self, scope: Scope) -> list[Recall]:
         return [
             Recall(
                 self.name,

@@ -22,7 +22,7 @@ from agent_memory.ltm_blocks.versions import new_epoch, new_version, version_of
 
 if TYPE_CHECKING:
     from agent_memory.ltm_blocks.spatial.block import SpatialMemory
-    from agent_memory.ltm_blocks.spatial.search import Found, PlaceIndex
+    from agent_memory.ltm_blocks.spatial.search import PlaceIndex, Rows
 
 Position = tuple[float, ...]
 
@@ -367,14 +367,14 @@ class SpatialHandle(Collection[Any]):
 
     def _nearest(
         self, position: Iterable[float], count: int, radius: float | None, at: datetime | None
-    ) -> Found:
+    ) -> Rows:
         where = self._position(position)
         reach = inf if radius is None else number_of("radius", radius, 0, inf)
         matches = self._index().search(_moment(at), where, reach)
         assert matches.distances is not None
         return matches.cut(count, matches.distances)
 
-    def _ranked(self, results: Found, count: int, query: str | None = None) -> list[SpatialMatch]:
+    def _ranked(self, results: Rows, count: int, query: str | None = None) -> list[SpatialMatch]:
         question = "" if query is None else text_of("query", query).strip()
         relevance = self._limits.relevance(question, results.texts()) if question else None
         return self._shown(results.ranked(count, relevance))

@@ -20,7 +20,7 @@ from agent_memory.ltm_blocks.spatial.handle import (
 )
 
 
-class Found(NamedTuple):
+class Rows(NamedTuple):
     """The observations that a search compares, one row each."""
 
     records: Sequence[Record]  # all records of the owner
@@ -35,11 +35,11 @@ class Found(NamedTuple):
     def texts(self) -> list[str]:
         return [self.record(row).text for row in range(len(self.places))]
 
-    def rows(self, rows: Sequence[int] | np.ndarray) -> Found:
+    def rows(self, rows: Sequence[int] | np.ndarray) -> Rows:
         far = None if self.distances is None else self.distances[rows]
-        return Found(self.records, self.places[rows], far, self.confidences[rows], self.ages[rows])
+        return Rows(self.records, self.places[rows], far, self.confidences[rows], self.ages[rows])
 
-    def cut(self, count: int, column: np.ndarray) -> Found:
+    def cut(self, count: int, column: np.ndarray) -> Rows:
         """Return the `count` rows with the lowest values of a column, unordered."""
         return self if len(self.ages) <= count else self.rows(self.first(count, column))
 
@@ -105,7 +105,7 @@ class PlaceIndex:
         position: Position | None = None,
         radius: float = inf,
         box: tuple[Position, Position] | None = None,
-    ) -> Found:
+    ) -> Rows:
         """Return the observations with at least the minimum confidence, unordered.
 
         Distances are measured from `position`. `radius`, and the corners of `box`, are inclusive.
@@ -122,7 +122,7 @@ class PlaceIndex:
             wanted &= ((positions >= box[0]) & (positions <= box[1])).all(axis=1)
         rows = np.flatnonzero(wanted)
         far = None if distance is None else distance[rows]
-        return Found(self._records, rows, far, confidences[rows], ages[rows])
+        return Rows(self._records, rows, far, confidences[rows], ages[rows])
 
 
 def _row(record: Record) -> tuple[float, ...]:
@@ -152,7 +152,7 @@ def proximity(distance: np.ndarray) -> np.ndarray:
     return near
 
 
-def scored(results: Found, relevance: np.ndarray | None = None) -> np.ndarray:
+def scored(results: Rows, relevance: np.ndarray | None = None) -> np.ndarray:
     """Return scores from 0 to 1: proximity x confidence, or the mean of this and the relevance."""
     near = 1.0 if results.distances is None else proximity(results.distances)
     sure = near * results.confidences

@@ -66,7 +66,7 @@ function spent(spending, stats) {
   const today = spending.today;
   return panel("Spend", null, figures([
     today && [`Today, ${today.day}`, money(today.cost), `${num(today.calls)} calls, ${num(today.tokens)} tokens${today.reached ? `; reached: ${today.reached}` : ""}`],
-    ["Unchanged prompts", [percent(spending.kept_tokens, spending.prompt_tokens), meter(spending.kept_tokens, spending.prompt_tokens, "Unchanged share of prompts")], "what a provider's cache can serve"],
+    ["Unchanged prompts", [percent(spending.cacheable_tokens, spending.prompt_tokens), meter(spending.cacheable_tokens, spending.prompt_tokens, "Unchanged share of prompts")], "what a provider's cache can serve"],
     ["Queries", num(spending.recalls), `no result in ${percent(spending.empty_recalls, spending.recalls)}`],
   ]), table("Usage by purpose, of all processes, some seconds late. Costs need known prices", columns, rows, ""));
 }

@@ -1,9 +1,9 @@
 // The views, by the names in their addresses.
 
 import { audit, facts } from "./view_facts.js";
-import { file, files, notes, places, skills } from "./view_kept.js";
+import { file, files, notes, places, skills } from "./view_items.js";
 import { search } from "./view_search.js";
-import { sent } from "./view_sent.js";
+import { sent } from "./view_prompts.js";
 import { service, users } from "./view_service.js";
 import { session, sessions } from "./view_sessions.js";
 import { choose, user } from "./view_user.js";

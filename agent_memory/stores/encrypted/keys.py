@@ -53,13 +53,13 @@ class Key:
         secret: The key's 32 bytes.
 
     Attributes:
-        has_opened: Whether the key has decrypted any data. If so, it is the right key for its id.
+        has_decrypted: Whether the key has decrypted any data. If so, it is the right key of its id.
 
     Raises:
         MissingExtra: `cryptography` is not installed.
     """
 
-    has_opened = False
+    has_decrypted = False
 
     def __init__(self, key_id: str, secret: bytes) -> None:
         self.id = key_id
@@ -85,25 +85,25 @@ class Key:
         digest = hmac.digest(self._terms, term.to_bytes(4, "big"), "sha256")
         return int.from_bytes(digest[:4], "big")
 
-    def seal(self, place: Place, plain: bytes) -> str:
+    def encrypt(self, place: Place, plain: bytes) -> str:
         """Encrypt bytes for a place, with a random nonce."""
-        sealed = binascii.b2a_base64(self._sealed(place, plain), newline=False)
-        return f"{MARK}{self.id}.{sealed.decode()}"
+        encrypted = binascii.b2a_base64(self._encrypted(place, plain), newline=False)
+        return f"{MARK}{self.id}.{encrypted.decode()}"
 
-    def seal_bytes(self, place: Place, plain: bytes) -> bytes:
-        return f"{MARK}{self.id}.".encode() + self._sealed(place, plain)
+    def encrypt_bytes(self, place: Place, plain: bytes) -> bytes:
+        return f"{MARK}{self.id}.".encode() + self._encrypted(place, plain)
 
-    def _sealed(self, place: Place, plain: bytes) -> bytes:
+    def _encrypted(self, place: Place, plain: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, plain, _bound(place, self.id))
 
-    def open(self, place: Place, sealed: bytes) -> bytes | None:
+    def decrypt(self, place: Place, encrypted: bytes) -> bytes | None:
         """Decrypt the part of a ciphertext after the key's id.
 
         Return None if the ciphertext was altered, or was encrypted for another place or with
         another key.
         """
-        nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        nonce, rest = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
         try:
             return self._cipher.decrypt(nonce, rest, _bound(place, self.id))
         except self._refusals:
@@ -131,13 +131,13 @@ class Keys:
         self, keys: Mapping[str, bytes] | Callable[[str], bytes | None], current: str | None = None
     ) -> None:
         self._lock = fork_safe_lock()
-        self._known: dict[str, Key] = {}
+        self._by_id: dict[str, Key] = {}
         self._ask: Callable[[str], bytes | None] | None = None
         self._source = "those given"
         if isinstance(keys, Mapping):
             for key_id, secret in keys.items():
                 self._add(key_id, secret)
-            current = next(iter(self._known), None) if current is None else current
+            current = next(iter(self._by_id), None) if current is None else current
         else:
             self._ask, self._source = keys, "those that the callable of Keys returns"
         if current is None:
@@ -194,9 +194,9 @@ class Keys:
         return self._current
 
     @property
-    def known(self) -> list[Key]:
+    def all(self) -> list[Key]:
         """Return the keys that were passed or loaded so far, the current key first."""
-        return list(dict.fromkeys((self._current, *list(self._known.values()))))
+        return list(dict.fromkeys((self._current, *list(self._by_id.values()))))
 
     def rotate(self, key_id: str, secret: bytes | None = None) -> None:
         """Encrypt with another key from now on. Earlier keys still decrypt.
@@ -215,20 +215,20 @@ class Keys:
             self._add(key_id, secret)
         self._current = self._writing(key_id)
 
-    def lacks(self, sealed: bytes) -> bool:
+    def lacks(self, encrypted: bytes) -> bool:
         """Return whether the key that a ciphertext names is missing."""
-        key_id, _ = _parts(sealed)
-        return bool(key_id) and key_id not in self._known
+        key_id, _ = _parts(encrypted)
+        return bool(key_id) and key_id not in self._by_id
 
-    def open(self, place: Place, sealed: str | bytes) -> bytes:
-        """Decrypt a result of `Key.seal` or `Key.seal_bytes`.
+    def decrypt(self, place: Place, encrypted: str | bytes) -> bytes:
+        """Decrypt a result of `Key.encrypt` or `Key.encrypt_bytes`.
 
         Raises:
             Undecryptable: The key is missing or wrong, or the ciphertext was altered or is from
                 another place.
             StoreUnavailable: The callable failed to return the key.
         """
-        key_id, body = _parts(sealed)
+        key_id, body = _parts(encrypted)
         if not key_id:
             raise Undecryptable(
                 f"{_name_of(place)} is not encrypted, or was altered. If it was stored before "
@@ -241,20 +241,20 @@ class Keys:
                 f"{self._source}. Add the key there. A key is needed as long as any data is "
                 "encrypted with it."
             )
-        plain = key.open(place, body)
+        plain = key.decrypt(place, body)
         if plain is None:
             raise Undecryptable(
                 f"{_name_of(place)} cannot be decrypted: it was altered or moved, or it was "
                 f"encrypted with another key named {key_id!r}, or in another namespace. Pass that "
                 "key or namespace, or restore the record from a backup."
             )
-        key.has_opened = True
+        key.has_decrypted = True
         return plain
 
-    def has_opened(self, sealed: str) -> bool:
+    def has_decrypted(self, encrypted: str) -> bool:
         """Return whether the key that a ciphertext names has decrypted any data."""
-        key = self._known.get(_parts(sealed)[0])
-        return key is not None and key.has_opened
+        key = self._by_id.get(_parts(encrypted)[0])
+        return key is not None and key.has_decrypted
 
     def _writing(self, key_id: str) -> Key:
         key = self._get(_checked_id(key_id))
@@ -268,16 +268,16 @@ class Keys:
     def _add(self, key_id: str, secret: bytes) -> None:
         key = Key(_checked_id(key_id), _checked(secret, f"Key {key_id!r}"))
         with self._lock:
-            before = self._known.setdefault(key_id, key)
+            before = self._by_id.setdefault(key_id, key)
         if before is not key and not before.is_same(key):
             raise ConfigError(f"Another key has the id {key_id!r}. Give the new key a new id.")
 
     def _get(self, key_id: str) -> Key | None:
-        key = self._known.get(key_id)
+        key = self._by_id.get(key_id)
         if key is not None or self._ask is None:
             return key
         with self._lock:
-            key = self._known.get(key_id)
+            key = self._by_id.get(key_id)
             if key is None:
                 try:
                     secret = self._ask(key_id)
@@ -288,22 +288,23 @@ class Keys:
                     ) from error
                 if secret is None:
                     return None
-                key = self._known[key_id] = Key(key_id, _checked(secret, f"Key {key_id!r}"))
+                key = self._by_id[key_id] = Key(key_id, _checked(secret, f"Key {key_id!r}"))
         return key
 
 
-def _parts(sealed: str | bytes) -> tuple[str, bytes]:
+def _parts(encrypted: str | bytes) -> tuple[str, bytes]:
     """Return the key's id in a ciphertext, and the encrypted bytes.
 
-    The id is empty if `sealed` is not a ciphertext. The bytes are empty if a text is not exactly
+    The id is empty if `encrypted` is not a ciphertext. The bytes are empty if a text is not exactly
     the base64 encoding of bytes.
     """
-    text = sealed if isinstance(sealed, str) else sealed[:_PREFIX].decode("ascii", "replace")
+    begin = encrypted if isinstance(encrypted, str) else encrypted[:_PREFIX]
+    text = begin if isinstance(begin, str) else begin.decode("ascii", "replace")
     key_id, dot, body = text.removeprefix(MARK).partition(".")
     if not text.startswith(MARK) or not dot or not _ID.fullmatch(key_id):
         return "", b""
-    if isinstance(sealed, bytes):
-        return key_id, sealed[len(MARK) + len(key_id) + 1 :]
+    if isinstance(encrypted, bytes):
+        return key_id, encrypted[len(MARK) + len(key_id) + 1 :]
     try:
         encrypted = binascii.a2b_base64(body, strict_mode=True)
     except ValueError:

@@ -68,7 +68,7 @@ class EncryptedKernel(KernelWrapper):
                 continue
             body: str
             try:
-                body = self.keys.open(self._message(line), text or "").decode()
+                body = self.keys.decrypt(self._message(line), text or "").decode()
             except Undecryptable as error:
                 body = k.Unreadable.of(error)
                 damage = Damage("message", line.session, line.seq)
@@ -84,16 +84,16 @@ class EncryptedKernel(KernelWrapper):
         if collection.startswith((k.FACT, k.VECTOR)):
             body = json.loads(document.body)
             plain = compact_json([body["text"], body["metadata"]]).encode()
-            body |= {"text": self._seal(self._record(document, body), plain), "metadata": {}}
+            body |= {"text": self._encrypt(self._record(document, body), plain), "metadata": {}}
         elif collection == k.HEAD and document.body:
             body = self._encoded_head(document.id, json.loads(document.body))
         elif collection == k.KEY:
             name, digest, *rest = json.loads(document.body)
             place = self._place("key", document.session, name)
-            body = [name, self._seal(place, digest.encode()), *rest]
+            body = [name, self._encrypt(place, digest.encode()), *rest]
         elif collection.startswith(k.SEGMENT):
             place = self._features(document)
-            return document._replace(data=self.keys.current.seal_bytes(place, document.data))
+            return document._replace(data=self.keys.current.encrypt_bytes(place, document.data))
         else:
             return document
         return document._replace(body=compact_json(body))
@@ -127,7 +127,7 @@ class EncryptedKernel(KernelWrapper):
         if (self._plaintext or doc.collection in _PLAIN) and not text.startswith(MARK):
             return doc.body
         try:
-            plain = self.keys.open(self._record(doc, body), text)
+            plain = self.keys.decrypt(self._record(doc, body), text)
         except Undecryptable as error:
             kind, _, block = doc.collection.partition(":")
             damage = Damage(
@@ -145,7 +145,7 @@ class EncryptedKernel(KernelWrapper):
             body["system"] = self._carrier(place, system, is_system=True)
         if summary is not None:
             plain = compact_json([summary["text"], summary["redo_text"]]).encode()
-            text = self._seal(self._summary(session_id, summary), plain)
+            text = self._encrypt(self._summary(session_id, summary), plain)
             body["summary"] = {**summary, "text": text, "redo_text": None}
         return body
 
@@ -155,9 +155,9 @@ class EncryptedKernel(KernelWrapper):
             text = _carried(system)
             if text is not None or not self._plaintext:
                 place = self._place("system", session_id)
-                body["system"] = self.keys.open(place, text or "").decode()
+                body["system"] = self.keys.decrypt(place, text or "").decode()
         if summary is not None and not (self._plaintext and not summary["text"].startswith(MARK)):
-            plain = self.keys.open(self._summary(session_id, summary), summary["text"])
+            plain = self.keys.decrypt(self._summary(session_id, summary), summary["text"])
             summary["text"], summary["redo_text"] = json.loads(plain)
         return compact_json(body)
 
@@ -165,7 +165,7 @@ class EncryptedKernel(KernelWrapper):
         name, digest, *rest = json.loads(doc.body)
         if self._plaintext and not digest.startswith(MARK):
             return doc.body
-        plain = self.keys.open(self._place("key", doc.session, name), digest).decode()
+        plain = self.keys.decrypt(self._place("key", doc.session, name), digest).decode()
         return compact_json([name, plain, *rest])
 
     def _features(self, segment: k.Document) -> Place:
@@ -181,7 +181,7 @@ class EncryptedKernel(KernelWrapper):
         if self._plaintext and not data.startswith(MARK.encode()):
             return data
         try:
-            return self.keys.open(self._features(segment), data)
+            return self.keys.decrypt(self._features(segment), data)
         except Undecryptable:
             if self.keys.lacks(data):
                 raise
@@ -189,7 +189,7 @@ class EncryptedKernel(KernelWrapper):
 
     def numbers(self, term: int) -> list[int]:
         """Return the word's ids in the store: one for each key, and `term` for plain text."""
-        numbers = [key.blind(term) for key in self.keys.known]
+        numbers = [key.blind(term) for key in self.keys.all]
         return [*numbers, term] if self._plaintext else numbers
 
     def _attribute(self, failures: Sequence[_Failure]) -> None:
@@ -199,15 +199,15 @@ class EncryptedKernel(KernelWrapper):
         may be wrong, and the call fails.
         """
         for error, text, damage in failures:
-            if self.keys.has_opened(text):
+            if self.keys.has_decrypted(text):
                 error.damage = damage
 
-    def _seal(self, place: Place, plain: bytes) -> str:
-        return self.keys.current.seal(place, plain)
+    def _encrypt(self, place: Place, plain: bytes) -> str:
+        return self.keys.current.encrypt(place, plain)
 
     def _carrier(self, place: Place, plain: str, *, is_system: bool) -> str:
         """Return the JSON of a message that contains another message as a ciphertext."""
-        text = self._seal(place, plain.encode())
+        text = self._encrypt(place, plain.encode())
         return f"{{{_SYSTEM if is_system else ''}{_BEFORE}{text}{_AFTER}"
 
     def _place(self, kind: str, *fields: object) -> Place:

@@ -74,7 +74,7 @@ class FolderKernel(k.Kernel):
 
     def _begin(self) -> None:
         self._tables = _Tables()
-        self._seen: dict[str, Mark] = {}
+        self._marks: dict[str, Mark] = {}
         self._broken: dict[str, Damaged] = {}
         self._claims: dict[str, str] = {}  # the path that a broken file's content belongs to
         self._names: dict[str, str] = {}
@@ -168,7 +168,7 @@ class FolderKernel(k.Kernel):
         marks = self.files.marks()
         for path in {*self._names, *self._broken} - marks.keys():
             self._forget(path)
-        changed = [path for path, mark in marks.items() if self._seen.get(path) != mark]
+        changed = [path for path, mark in marks.items() if self._marks.get(path) != mark]
         for path in changed:
             if path == STATE:
                 self._state = self.files.read(STATE)
@@ -176,7 +176,7 @@ class FolderKernel(k.Kernel):
                 del marks[path]  # the next call tries again
         if changed:
             self._tables.restore(layout.state_of(self._state))
-        self._seen = marks
+        self._marks = marks
 
     def _load(self, path: str) -> bool:
         """Load a file, or note that it is broken. Return False if the system could not read it."""
@@ -243,8 +243,8 @@ class FolderKernel(k.Kernel):
     def _save(self, places: set[Place]) -> None:
         """Write the state file first, so that no session is due too late; then the other files."""
         state = json.dumps(self._tables.state()._asdict()).encode()
-        if state != self._state or STATE not in self._seen:
-            self._seen[STATE] = self.files.write(STATE, state)
+        if state != self._state or STATE not in self._marks:
+            self._marks[STATE] = self.files.write(STATE, state)
             self._state = state
         changes: dict[str, bytes | None] = {}
         for kind, name in sorted(places):
@@ -253,12 +253,12 @@ class FolderKernel(k.Kernel):
             if lines:
                 self._names[path] = name
                 changes[path] = layout.bytes_of(lines)
-            elif path in self._seen:
+            elif path in self._marks:
                 changes[path] = None
-        self._seen.update(self.files.write_all(changes))
+        self._marks.update(self.files.write_all(changes))
         for path, data in changes.items():
             if data is None:
-                del self._seen[path]
+                del self._marks[path]
                 self._forget(path)
 
     def _lines_of(self, path: str, kind: str, name: str) -> list[str]:

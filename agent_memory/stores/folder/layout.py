@@ -12,7 +12,7 @@ from operator import index
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.idempotency import KeyRecord
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Record
@@ -165,7 +165,7 @@ def _message_of(session_id: str, number: int, fields: Fields) -> k.Line | k.Docu
     if not isinstance(name, str) or not isinstance(digest, str):
         raise TypeError("a key is not a text")
     return coding.key_document(
-        session_id, KeptKey(name, digest, seq, end, total, coding.from_micros(micros))
+        session_id, KeyRecord(name, digest, seq, end, total, coding.from_micros(micros))
     )
 
 

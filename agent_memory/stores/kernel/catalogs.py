@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ENCRYPTED = b"sealed."
 """The beginning of all encrypted bytes."""
 
-_AT_ONCE = 8  # number of segments that one call reads; a segment may have 2 MB
+_BATCH_SIZE = 8  # number of segments that one call reads; a segment may have 2 MB
 _LEVELS = (0.0, 2**-8, 2**-5, 2**-2, 1.0)
 _NEIGHBOURS = 8  # from this number on, the smallest segments are merged
 
@@ -123,7 +123,7 @@ class Owned:
 
     def segments(self, names: Sequence[int]) -> Mapping[int, bytes]:
         blobs: dict[int, bytes] = {}
-        for some in chunks(names, _AT_ONCE):
+        for some in chunks(names, _BATCH_SIZE):
             docs = self._kernel.documents([self.segment_id(name) for name in some])
             blobs |= {n: features_in(doc) for n, doc in zip(some, docs, strict=True) if doc}
         return blobs

@@ -12,7 +12,7 @@ from operator import index
 from typing import Any
 
 from agent_memory.core.damage import Damage
-from agent_memory.core.idempotency import KeptKey
+from agent_memory.core.idempotency import KeyRecord
 from agent_memory.core.limits import UNREADABLE
 from agent_memory.core.messages import Message, compact_json
 from agent_memory.core.records import Entry, Head, Lag, Record, Scope, Summary
@@ -267,7 +267,7 @@ def key_id(session_id: str, name: str) -> k.DocId:
     return k.DocId(k.KEY, f"{name}:{session_id}")
 
 
-def key_document(session_id: str, key: KeptKey) -> k.Document:
+def key_document(session_id: str, key: KeyRecord) -> k.Document:
     """Return the document of an idempotency key. `first` is the key's time, `last` its seq."""
     at = to_micros(key.at)
     body = compact_json([key.name, key.digest, key.end, key.total])
@@ -277,9 +277,9 @@ def key_document(session_id: str, key: KeptKey) -> k.Document:
     )
 
 
-def key_of(document: k.Document) -> KeptKey:
+def key_of(document: k.Document) -> KeyRecord:
     name, digest, end, total = json.loads(_text_of(document))
-    return KeptKey(name, digest, document.last, end, total, from_micros(document.first))
+    return KeyRecord(name, digest, document.last, end, total, from_micros(document.first))
 
 
 def _text_of(document: k.Document) -> str:

@@ -89,9 +89,9 @@ class Indexes:
             # a segment is missing: if the catalog has not changed meanwhile, the segment is lost
             if len(bodies) == len(missing) or before == stored:
                 read = {name: opened(bodies.pop(name, None)) for name in missing}
-                segments_found, lost = _readable(key[0], catalog, {**segments, **read})
+                readable, lost = _readable(key[0], catalog, {**segments, **read})
                 extra = _stand_in(lost, source, records) if lost else ()
-                return self._followed(key, stored, segments_found, extra, cached)
+                return self._followed(key, stored, readable, extra, cached)
             segments |= {name: part for name, body in bodies.items() if (part := opened(body))}
             before = stored
         raise StoreUnavailable(

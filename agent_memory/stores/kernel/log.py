@@ -29,7 +29,7 @@ from agent_memory.stores.kernel import contract as k
 
 LOST = "Another worker took over session {!r}. The write of this worker was refused."
 
-_MOST_KNOWN = 16_384
+_MOST_CACHED = 16_384
 _TEXT = 2_000
 """For the size limit of the cache, this many characters in a head count as one more head."""
 
@@ -127,7 +127,7 @@ def entry_for_caller(entry: Entry) -> Entry:
     return entry if message is entry.message else replace(entry, message=message)
 
 
-class KnownSession(NamedTuple):
+class CachedSession(NamedTuple):
     """The cached state of a session."""
 
     head: Head  # the head; its `end` and `total` may be outdated: pass `current()` to callers
@@ -135,7 +135,7 @@ class KnownSession(NamedTuple):
     tail: tuple[int, int]  # the log's current end and total
 
     @classmethod
-    def of(cls, head: Head) -> KnownSession:
+    def of(cls, head: Head) -> CachedSession:
         return cls(head, coding.stamp_of(head) if head.version else 0, (head.end, head.total))
 
     def current(self) -> Head:
@@ -146,36 +146,36 @@ class Plan(NamedTuple):
     """The batch of an append, the session after the append, and the indexes of drafts to store."""
 
     batch: k.Batch
-    after: KnownSession
+    after: CachedSession
     places: tuple[int, ...]
 
 
-def known_sessions() -> Cache[str, KnownSession]:
+def session_cache() -> Cache[str, CachedSession]:
     """Return a cache of sessions. It may be outdated, because other processes also write."""
 
-    def weight(session: KnownSession) -> int:
+    def weight(session: CachedSession) -> int:
         head = session.head
         system = 0 if head.system is None else len(head.system.text())
         summary = 0 if head.summary is None else len(head.summary.text)
         return 1 + (system + summary) // _TEXT
 
-    return Cache(_MOST_KNOWN, weight)
+    return Cache(_MOST_CACHED, weight)
 
 
-def known_session(session_id: str, document: k.Document | None, tail: k.Tail) -> KnownSession:
+def cached_session(session_id: str, document: k.Document | None, tail: k.Tail) -> CachedSession:
     if document is None:
-        return KnownSession.of(Head(session_id, None, created_at=datetime.now(UTC)))
-    return KnownSession.of(coding.head_of(document, tail))
+        return CachedSession.of(Head(session_id, None, created_at=datetime.now(UTC)))
+    return CachedSession.of(coding.head_of(document, tail))
 
 
-def one_line(session: KnownSession, request: Request) -> tuple[k.Line, KnownSession] | None:
+def one_line(session: CachedSession, request: Request) -> tuple[k.Line, CachedSession] | None:
     """Return the line of an append of one message, and the session after the append.
 
     The function is faster than `planned`, with the same result. Return None if the append creates
     or changes the head, has idempotency keys, or may be refused.
     """
     head, version, (end, total) = session
-    if len(request.drafts) != 1 or request.once is not None or head.deleting or not version:
+    if len(request.drafts) != 1 or request.idempotency is not None or head.deleting or not version:
         return None
     if request.user_id not in (None, head.user_id):
         return None
@@ -186,27 +186,28 @@ def one_line(session: KnownSession, request: Request) -> tuple[k.Line, KnownSess
     line = coding.line_of(
         request.session_id, end, draft.message, draft.tokens, total, draft.encoding
     )
-    return line, KnownSession(head, version, (end, total))
+    return line, CachedSession(head, version, (end, total))
 
 
 def planned(
-    session: KnownSession, request: Request, stored: Mapping[k.DocId, k.Document | None]
+    session: CachedSession, request: Request, stored: Mapping[k.DocId, k.Document | None]
 ) -> Plan | Appended:
     """Return the plan of an append, or its result if its idempotency keys are stored already.
 
-    `stored` has the stored documents of the keys. Raises the errors of `SessionStore.append_once`.
+    `stored` has the stored documents of the keys. Raises the errors of
+    `SessionStore.append_idempotent`.
     """
-    before, once, drafts = session.current(), request.once, request.drafts
+    before, idempotency, drafts = session.current(), request.idempotency, request.drafts
     places = tuple(range(len(drafts)))
     if request.own and session.version and before.user_id is None:
         raise SessionOfAnotherUser(f"Session {request.session_id!r} was created without a user.")
     keys: dict[str, k.Document] = {}
-    if once is not None:
+    if idempotency is not None:
         extend(before, (), request.user_id)  # a refused caller must not learn whether keys exist
-        ids = {name: coding.key_id(request.session_id, name) for name in once.names}
+        ids = {name: coding.key_id(request.session_id, name) for name in idempotency.names}
         keys = {name: doc for name, at in ids.items() if (doc := stored.get(at)) is not None}
         decoded = {name: coding.key_of(doc) for name, doc in keys.items()}
-        chosen = once.chosen(len(drafts), before.end, decoded)
+        chosen = idempotency.chosen(len(drafts), before.end, decoded)
         if not chosen.places:
             return Appended(before, (), chosen.before)
         places, drafts = chosen.places, [drafts[place] for place in chosen.places]
@@ -222,20 +223,20 @@ def planned(
     if entries:
         writes.append(k.Append([coding.line_of_entry(entry) for entry in entries]))
     writes.append(k.Wake([at], coding.micros_of(request.within)))
-    if once is not None:
-        for name in once.names:
+    if idempotency is not None:
+        for name in idempotency.names:
             key, doc = coding.key_id(request.session_id, name), keys.get(name)
             conditions.append(k.Missing(key) if doc is None else k.VersionIs(key, doc.version))
-        if once.since is not None:
-            since = coding.to_micros(once.since)
+        if idempotency.since is not None:
+            since = coding.to_micros(idempotency.since)
             old = k.Scan(k.KEY, session=request.session_id, first_below=since)
             writes.append(k.DeleteWhere(old))
-        fresh = once.to_save(places, entries, head)
+        fresh = idempotency.records(places, entries, head)
         writes += [k.Put(coding.key_document(request.session_id, key)) for key in fresh]
-    return Plan(k.Batch(conditions, writes), KnownSession.of(head), places)
+    return Plan(k.Batch(conditions, writes), CachedSession.of(head), places)
 
 
-def planned_blindly(session: KnownSession, request: Request) -> Plan | None:
+def planned_blindly(session: CachedSession, request: Request) -> Plan | None:
     """Return the plan for a cached session; None if the session must be read first."""
     try:
         plan = planned(session, request, {})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from agent_memory.core.idempotency import Append as Request
-from agent_memory.core.idempotency import Appended, KeptKey, Once, in_order
+from agent_memory.core.idempotency import Appended, Idempotency, KeyRecord, in_order
 from agent_memory.core.records import Draft, Entry, Head, Lag, Lease, Record
 from agent_memory.errors import Damaged, LeaseLost, StoreError, StoreUnavailable
 from agent_memory.stores.damage import UNREADABLE_SECONDS, leave_out, undamaged
@@ -50,7 +50,7 @@ class SessionStore:
 
     def __init__(self, kernel: k.Kernel) -> None:
         self._kernel = kernel
-        self._known = log.known_sessions()
+        self._cached = log.session_cache()
         self._erasures = Erasures()
 
     @property
@@ -94,20 +94,20 @@ class SessionStore:
             SessionDeleting: A deletion of the session has begun.
         """
         request = Request(session_id, drafts, user_id, within=within)
-        session = self._known.get(session_id)
+        session = self._cached.get(session_id)
         quick = None if session is None else log.one_line(session, request)
         if session is not None and quick is not None:
             line, after = quick
             if self._kernel.extend(k.head_id(session_id), session.version, line, micros_of(within)):
-                self._known.put(session_id, after)
+                self._cached.put(session_id, after)
                 return after.current()
         return self._append(request).head
 
-    def append_once(
+    def append_idempotent(
         self,
         session_id: str,
         drafts: Sequence[Draft],
-        once: Once,
+        idempotency: Idempotency,
         user_id: str | None = None,
         *,
         within: float = 0.0,
@@ -124,10 +124,10 @@ class SessionStore:
             SessionOfAnotherUser: The session has another user.
             SessionDeleting: A deletion of the session has begun.
         """
-        return self._append(Request(session_id, drafts, user_id, once, within=within))
+        return self._append(Request(session_id, drafts, user_id, idempotency, within=within))
 
     def append_all(self, appends: Sequence[Request]) -> list[Appended | Exception]:
-        """Make several appends, each like `append` or `append_once`.
+        """Make several appends, each like `append` or `append_idempotent`.
 
         Appends to sessions whose heads are cached form one batch, if the database can change
         several sessions in one transaction. Each append succeeds or fails separately. The results
@@ -136,7 +136,7 @@ class SessionStore:
         """
         plans: dict[int, log.Plan] = {}
         batches: dict[str, k.Batch] = {}
-        current = {request.session_id: self._known.get(request.session_id) for request in appends}
+        current = {request.session_id: self._cached.get(request.session_id) for request in appends}
         # sessions are sorted, so that two transactions never wait for each other
         for place in sorted(range(len(appends)), key=lambda place: appends[place].session_id):
             request = appends[place]
@@ -144,7 +144,7 @@ class SessionStore:
             plan = None if session is None else log.planned_blindly(session, request)
             before = batches.get(request.session_id)
             is_changed = session and plan and plan.after.version != session.version
-            if plan is None or (before and (request.once or is_changed)):
+            if plan is None or (before and (request.idempotency or is_changed)):
                 current[request.session_id] = None
                 continue
             batch = plan.batch
@@ -162,7 +162,7 @@ class SessionStore:
         for place, request in enumerate(appends):
             try:
                 if place in plans and request.session_id in committed:
-                    self._known.put(request.session_id, plans[place].after)
+                    self._cached.put(request.session_id, plans[place].after)
                     results.append(Appended(plans[place].after.current(), plans[place].places))
                 else:
                     results.append(self._append(request))
@@ -187,13 +187,13 @@ class SessionStore:
         return batches.keys()
 
     def _append(self, request: Request) -> Appended:
-        session = self._known.get(request.session_id)
+        session = self._cached.get(request.session_id)
         if session is None and not self._kernel.remote:
             # the session is assumed to be new. If it exists, the refusal returns the stored state
-            session = log.known_session(request.session_id, None, k.EMPTY)
+            session = log.cached_session(request.session_id, None, k.EMPTY)
         plan = None if session is None else log.planned_blindly(session, request)
         head = k.head_id(request.session_id)
-        names = request.once.names if request.once else ()
+        names = request.idempotency.names if request.idempotency else ()
         ids = [head, *(key_id(request.session_id, name) for name in names)]
         for _ in range(TRIES):
             if plan is None:
@@ -203,11 +203,11 @@ class SessionStore:
             else:
                 outcome = self._kernel.commit(plan.batch)
                 if outcome.done:
-                    self._known.put(request.session_id, plan.after)
+                    self._cached.put(request.session_id, plan.after)
                     return Appended(plan.after.current(), plan.places)
                 docs, tail = outcome.documents, outcome.tails[request.session_id]
             result = log.planned(
-                log.known_session(request.session_id, docs[head], tail), request, docs
+                log.cached_session(request.session_id, docs[head], tail), request, docs
             )
             if isinstance(result, Appended):
                 return result
@@ -216,7 +216,7 @@ class SessionStore:
             f"Other writers kept changing session {request.session_id!r} during this append."
         )
 
-    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeptKey]:
+    def keys(self, session_id: str, names: Collection[str] | None = None) -> list[KeyRecord]:
         """Return a session's idempotency keys in order of their seqs: all, or those in `names`."""
         if names is None:
             documents = [*self._kernel.scan(k.Scan(k.KEY, session=session_id))]
@@ -226,7 +226,7 @@ class SessionStore:
         return in_order(map(key_of, documents))
 
     def put_keys(
-        self, session_id: str, keys: Sequence[KeptKey], *, lease: Lease | None = None
+        self, session_id: str, keys: Sequence[KeyRecord], *, lease: Lease | None = None
     ) -> None:
         """Store idempotency keys of a session, for an import. Existing keys are overwritten.
 
@@ -385,8 +385,8 @@ class SessionStore:
         if not outcome.done:
             return None
         stored = log.with_tail(after, *outcome.tails[head.session_id])
-        session = log.KnownSession.of(log.with_tail(stored, stored.end, stored.total))
-        self._known.put(head.session_id, session)
+        session = log.CachedSession.of(log.with_tail(stored, stored.end, stored.total))
+        self._cached.put(head.session_id, session)
         return stored
 
     def schedule(self, head: Head, seconds: float | None) -> bool:
@@ -477,7 +477,7 @@ class SessionStore:
         conditions = [*held(lease), k.Exists(at)]
         keys = k.DeleteWhere(k.Scan(k.KEY, session=session_id))
         self._write(lease, k.Batch(conditions, [k.Delete([at]), keys, k.Truncate(session_id, 0)]))
-        self._known.drop(session_id)
+        self._cached.drop(session_id)
 
     def secure_erase(self) -> str | None:
         """Erase traces of deleted data from the database's files. Concurrent calls share one run.

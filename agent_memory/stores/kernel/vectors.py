@@ -345,7 +345,7 @@ class KernelStore(RecordStore):
         ]
         is_done = self._kernel.commit(k.Batch(every, writes)).done
         for head in heads if is_done else ():
-            self._known.drop(head.session_id)
+            self._cached.drop(head.session_id)
         return is_done
 
     def clear_vectors(self, block: str) -> None:

@@ -225,7 +225,7 @@ class Table:
 
         return self._run(work)
 
-    def update_once(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
+    def update_idempotent(self, which: Doc, change: Doc, op: str, *, upsert: bool = False) -> bool:
         """Change a document if it matches, and return whether it was changed.
 
         If the first reply was lost, the repeated command does not match, but `marks` has `op`.

@@ -355,7 +355,7 @@ class MongoDBKernel(k.Kernel):
 
     def _swap(self, which: Doc, change: Doc, op: str) -> Doc | None:
         after = self.table.swap(which, change, _AFTER)
-        # the reply may have been lost, as in `Table.update_once`
+        # the reply may have been lost, as in `Table.update_idempotent`
         return after or self.table.find_one({"_id": which["_id"], "live": 1, "marks": op}, _AFTER)
 
     def _tidy(self, head: Doc, since: int | None = None) -> None:
@@ -380,7 +380,7 @@ class MongoDBKernel(k.Kernel):
             return self._refusal(batch)
         change = mongo.HeadChange(k.Batch(batch.conditions, []), head, op, now)
         gone = {"$set": {"live": 0, "gone": 1, "due": now}, **mongo.marked(op)}
-        if not self.table.update_once({"_id": place, **change.which}, gone, op):
+        if not self.table.update_idempotent({"_id": place, **change.which}, gone, op):
             return self._refusal(batch)
         self._finish_deletion(place)
         return k.DONE
@@ -404,7 +404,7 @@ class MongoDBKernel(k.Kernel):
         missing = mongo.empty(self._namespace, at)
         new = {name: value for name, value in missing.items() if name not in values}
         change = {"$set": values, **mongo.marked(op), "$setOnInsert": new}
-        if self.table.update_once(which, change, op, upsert=upsert and is_put):
+        if self.table.update_idempotent(which, change, op, upsert=upsert and is_put):
             return k.DONE
         return self._again(batch, place)
 

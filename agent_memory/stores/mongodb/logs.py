@@ -27,7 +27,7 @@ STATE: Doc = dict.fromkeys(
     ("id", "live", "log", "g", "end", "total", "begin", "low", "spilled", "weight", "cut"), 1
 )
 _LOG: Doc = {**STATE, "lines": 1}
-_MOST_AT_ONCE = 100
+_BATCH_SIZE = 100
 """The maximum number of lines that one update removes from a head."""
 _TRIES = 50
 
@@ -115,7 +115,7 @@ class Logs:
             same = {"_id": head["_id"], "log": head["log"]}
             head = self._heads.find_one(same, _LOG) or {"lines": {}}
         rows = sorted(head["lines"].values(), key=lambda row: int(row["seq"]))
-        for some in chunks(rows, _MOST_AT_ONCE):
+        for some in chunks(rows, _BATCH_SIZE):
             if not self._spill(head, some):
                 return
 

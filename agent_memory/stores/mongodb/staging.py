@@ -70,7 +70,7 @@ class Staging:
         """Commit a batch whose primary is not a head. Return False if it was refused."""
         done = {"$set": {"done": 1}, **mongo.marked(op)}
         which = {"_id": at, "op": op, "done": {"$exists": False}}
-        return self._documents.update_once(which, done, op)
+        return self._documents.update_idempotent(which, done, op)
 
     def apply(self, ops: Sequence[str], at: str, effects: Effects | None = None) -> None:
         """Apply the tags of committed batches with the primary `at`.

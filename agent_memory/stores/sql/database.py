@@ -174,7 +174,7 @@ class Places(Generic[C]):
         finally:
             self._awaited.discard(thread)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         if self._freed.qsize() < len(self._awaited):
             self._freed.put(None)
 

@@ -234,7 +234,7 @@ class ServerDatabase(SQLDatabase):
                     if is_broken or not place.keeps:
                         place.clear()
         finally:
-            places.tell()
+            places.notify()
             # the other connections may be to the same lost or read-only server. If the store was
             # closed meanwhile, the released connection would stay open
             if is_broken or self._closed:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 _MALFORMED = "disk image is malformed"
 _SCRUB_SECONDS = 5.0
-_PAGES_AT_ONCE = 500  # writers wait while this many pages are cleared
+_PAGES_PER_STEP = 500  # writers wait while this many pages are cleared
 _MOST_READERS = 32
 _MOST_IDLE = 8
 _HELD = "A reader holds the write-ahead log open. A worker, `flush` or the next deletion retries."
@@ -133,8 +133,8 @@ class Database(SQLDatabase):
             suspects = list(self._raw().untidy())
             # `_tidy` runs at least once. If a process was killed after it cleared pages, other
             # connections may still cache the old content.
-            for start in range(0, max(len(suspects), 1), _PAGES_AT_ONCE):
-                group = suspects[start : start + _PAGES_AT_ONCE]
+            for start in range(0, max(len(suspects), 1), _PAGES_PER_STEP):
+                group = suspects[start : start + _PAGES_PER_STEP]
                 if not self._until(deadline, partial(self._tidy, group)):
                     return _HELD
         except (StoreUnavailable, OSError) as error:
@@ -233,9 +233,9 @@ class Database(SQLDatabase):
             raise StoreUnavailable("The store was closed. Open a new one.")
         self._file.check(None)
         others = self._open()
-        raw, made_as = connect(self._file.path, self._durability)
+        raw, file_id = connect(self._file.path, self._durability)
         syncs = self._durability != "process"
-        connection = Connection(raw, self._file.opened(made_as), syncs=syncs)
+        connection = Connection(raw, self._file.opened(file_id), syncs=syncs)
         try:
             for other in set(others).intersection(self._open()):
                 self._file.check(other.log)  # a connection that stayed open shares the log

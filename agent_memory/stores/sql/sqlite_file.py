@@ -67,17 +67,17 @@ class SQLiteFile:
         self._create(real)
         self.identity: Identity | None = None
         self._newest_log: Identity | None = None
-        self._seen_log = -math.inf
+        self._log_checked_at = -math.inf
         self.trouble = ""
-        self._made_as = self._changes = 0
+        self._file_id = self._changes = 0
         self._compared: tuple[int, int] | None = None  # size and mtime at the last `compare`
 
-    def opened(self, made_as: int) -> Identity | None:
+    def opened(self, file_id: int) -> Identity | None:
         """Register a new connection and the database's id. Return the identity of the log."""
         # set here, because in a container the first opening may replace the file by a copy
         self.identity = self.identity or _identity(self.path)
         if self._compared is None and (status := _stat(self.path)) is not None:
-            self._made_as, self._compared = made_as, (status.st_size, status.st_mtime_ns)
+            self._file_id, self._compared = file_id, (status.st_size, status.st_mtime_ns)
         self._newest_log = _identity(self._log)
         return self._newest_log
 
@@ -126,7 +126,7 @@ class SQLiteFile:
         but never shorter than before.
         """
         is_cut = size < before and size < header.size
-        is_another = self._made_as != 0 and header.made_as not in (0, self._made_as)
+        is_another = self._file_id != 0 and header.file_id not in (0, self._file_id)
         return is_cut or is_another or (header.changes - self._changes) % _TURN > _TURN // 2
 
     def _written_over(self) -> str:
@@ -154,8 +154,8 @@ class SQLiteFile:
 
     def _is_log(self, log: Identity) -> bool:
         now = time.monotonic()
-        if now - self._seen_log > _LOG_SECONDS:
-            self._seen_log = now
+        if now - self._log_checked_at > _LOG_SECONDS:
+            self._log_checked_at = now
             return log == _identity(self._log)
         return True
 
@@ -236,9 +236,9 @@ def _stat(path: str) -> os.stat_result | None:
 
 
 class Header(NamedTuple):
-    """A database's id (`made_as`), change counter and size in bytes (0 if unknown)."""
+    """A database's id (`file_id`), change counter and size in bytes (0 if unknown)."""
 
-    made_as: int
+    file_id: int
     changes: int
     size: int
 
@@ -251,9 +251,9 @@ def header_of(first: bytes) -> Header | None:
     if len(first) < LENGTH or not first.startswith(MAGIC):
         return None
     changes, pages = unpack_from(">II", first, 24)
-    (made_as,) = unpack_from(">i", first, 68)
+    (file_id,) = unpack_from(">i", first, 68)
     (valid_for,) = unpack_from(">I", first, 92)
-    return Header(made_as, changes, pages * page_size(first) if valid_for == changes else 0)
+    return Header(file_id, changes, pages * page_size(first) if valid_for == changes else 0)
 
 
 class Connection(SQLConnection):
@@ -330,11 +330,11 @@ def connect(path: str, durability: Durability | None) -> tuple[sqlite3.Connectio
         connection.execute(f"PRAGMA synchronous={'NORMAL' if relaxed else 'FULL'}")
         connection.execute("PRAGMA secure_delete=ON")  # deleted data is zeroed in the file
         # this read also opens the log
-        (made_as,) = connection.execute("PRAGMA application_id").fetchone()
+        (file_id,) = connection.execute("PRAGMA application_id").fetchone()
     except BaseException:
         connection.close()
         raise
-    return connection, made_as
+    return connection, file_id
 
 
 def _set_id(connection: sqlite3.Connection) -> None:

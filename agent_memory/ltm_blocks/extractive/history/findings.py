@@ -273,7 +273,7 @@ def _draft(
     claim = Claim(
         id=name, fact=name, text=finding.text, subject=finding.subject, category=finding.category,
         confidence=finding.confidence, role=grounding.role, valid_from=begin, valid_to=end,
-        recorded_at=entry.said_at, session_id=entry.session_id, seq=entry.seq,
+        recorded_at=entry.local_time, session_id=entry.session_id, seq=entry.seq,
         quote=grounding.quote, span=grounding.span, model=rules.model, prompt=rules.prompt,
         place=place, field=finding.field, value=finding.value, alone=finding.alone,
         kind=finding.kind, when=when, precision=precision,
@@ -317,7 +317,7 @@ def times(
     if words is not None:
         sources = (source, *shown) if words.strip() else ()
         holder = next((message for message in sources if find(words, message.text)), None)
-        spoken = meant(words, holder.entry.said_at) if holder is not None else None
+        spoken = meant(words, holder.entry.local_time) if holder is not None else None
         undated = first is last is None and not (spoken is not None and spoken.is_beginning)
         if undated and finding.kind == "state":
             spoken = None  # another time, as in "last week the doctor found that I am healthy"
@@ -343,6 +343,6 @@ def _dates(source: SourceMessage, first: Period | None) -> bool:
     If `first` is the day of the message, only words such as "today" count.
     """
     text = source.text.casefold()
-    if first is not None and first[0] == day_of(source.entry.said_at):
+    if first is not None and first[0] == day_of(source.entry.local_time):
         return bool(_TODAY.search(text))
     return bool(_TIME.search(text))

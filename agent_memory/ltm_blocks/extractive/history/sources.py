@@ -34,11 +34,11 @@ class SourceMessage:
     @property
     def day(self) -> str:
         """The day of the message, as YYYY-MM-DD."""
-        return f"{self.entry.said_at:%Y-%m-%d}"
+        return f"{self.entry.local_time:%Y-%m-%d}"
 
     def line(self) -> str:
         """Return the message's line in the prompt, escaped. The day is on an earlier line."""
-        day = _DAYS[self.entry.said_at.weekday()]
+        day = _DAYS[self.entry.local_time.weekday()]
         place = f"[{self.number}] {day} " if self.number is not None else ""
         return escape(f"{place}{self.who}: {self.text}")
 

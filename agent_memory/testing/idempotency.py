@@ -9,8 +9,8 @@ import pytest
 
 from agent_memory.core.idempotency import (
     Appended,
-    KeptKey,
-    Once,
+    Idempotency,
+    KeyRecord,
     as_it_was,
     key_of,
     key_of_message,
@@ -31,20 +31,20 @@ def append(
 ) -> Appended:
     """Append messages to the session "s", once for a key, or with `ids` once for their ids."""
     messages = [draft.message for draft in drafts]
-    once = Once(
+    terms = Idempotency(
         key=None if key is None else key_of(key, messages),
         ids=tuple(map(key_of_message, messages)) if ids else (),
         at=DAY,
     )
-    return store.append_once("s", drafts, once, user)
+    return store.append_idempotent("s", drafts, terms, user)
 
 
-def once(store: Store, text: str) -> Appended:
+def append_keyed(store: Store, text: str) -> Appended:
     """Append one message under a key, which is the message's text."""
     return append(store, [draft(text)], text)
 
 
-def kept(done: Appended) -> KeptKey:
+def key_in(done: Appended) -> KeyRecord:
     """Return the key of an append that stored nothing, from the append that first used it."""
     assert done.before is not None
     return done.before
@@ -70,7 +70,7 @@ class IdempotencyContract(Contract):
         other.append("s", [draft("c")])
         later = append(store, drafts, "k")
         assert later.head.end == 3
-        was = as_it_was(later.head, kept(later))
+        was = as_it_was(later.head, key_in(later))
         assert (was.end, was.total) == (2, 7)
         assert texts_of(other) == ["a", "b", "c"]
 
@@ -86,7 +86,7 @@ class IdempotencyContract(Contract):
         for part in (drafts, drafts[2:], [drafts[1]]):
             again = append(store, part, ids=True)
             assert again.places == ()
-        assert (kept(again).end, kept(again).seq) == (2, 1)
+        assert (key_in(again).end, key_in(again).seq) == (2, 1)
         mixed = [drafts[0], draft("no id"), draft("5", id="m5")]
         assert append(store, mixed, ids=True).places == (1, 2)
 
@@ -94,39 +94,39 @@ class IdempotencyContract(Contract):
         """Wrong: several concurrent retries store the message more than once."""
         handles = [store, other] * 4
         for n in range(5):
-            calls = [partial(once, handle, f"m{n}") for handle in handles]
+            calls = [partial(append_keyed, handle, f"m{n}") for handle in handles]
             done: list[Appended] = together(calls)
             assert sorted(len(item.places) for item in done) == [0] * 7 + [1]
-            assert {item.head.end if item.places else kept(item).end for item in done} == {n + 1}
+            assert {item.head.end if item.places else key_in(item).end for item in done} == {n + 1}
         assert texts_of(store) == [f"m{n}" for n in range(5)]
 
     def test_a_key_outlives_its_expired_message(self, store: Store, other: Store) -> None:
         """Wrong: a late retry of an expired message is stored again."""
         texts = [f"m{n}" for n in range(20)]
         for text in texts:
-            once(store, text)
+            append_keyed(store, text)
         changed(other, expired=15, start=15, start_total=45)
         for handle in (store, other):
-            assert not any(once(handle, text).places for text in texts)
+            assert not any(append_keyed(handle, text).places for text in texts)
         assert len(store.read("s")) == 5
 
     def test_a_removed_message_can_be_appended_again(self, store: Store, other: Store) -> None:
         """Wrong: a message that was taken back cannot be sent again, or a remaining one can."""
         texts = [f"m{n}" for n in range(5)]
         for text in texts:
-            once(store, text)
+            append_keyed(store, text)
         assert other.rewrite(stored(other), 2) is not None
         assert [key.seq for key in other.keys("s")] == [1, 2]
         assert other.keys("S") == []
-        assert [len(once(store, text).places) for text in texts] == [0, 0, 1, 1, 1]
+        assert [len(append_keyed(store, text).places) for text in texts] == [0, 0, 1, 1, 1]
         assert texts_of(other) == texts
 
     def test_a_stale_expected_end_is_rejected(self, store: Store, other: Store) -> None:
         """Wrong: a writer that read an older log appends after entries that it has not seen."""
 
         def append(handle: Store, end: int) -> Appended:
-            terms = Once(key_of("k", []), expected_end=end, at=DAY)
-            return handle.append_once("s", [draft("c")], terms)
+            terms = Idempotency(key_of("k", []), expected_end=end, at=DAY)
+            return handle.append_idempotent("s", [draft("c")], terms)
 
         store.append("s", [draft("a")])
         other.append("s", [draft("b")])

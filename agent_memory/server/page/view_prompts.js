@@ -7,7 +7,7 @@ import { announce, figures, meter, nothing, paged, panel, table, warnings } from
 import { factsOf, leftOut, recalled } from "./recalls.js";
 import { sessionHeading } from "./view_sessions.js";
 
-export const share = (one) => (one.kept_tokens === null || !one.tokens ? "\u2013" : `${Math.round((100 * one.kept_tokens) / one.tokens)} %`);
+export const share = (one) => (one.cacheable_tokens === null || !one.tokens ? "\u2013" : `${Math.round((100 * one.cacheable_tokens) / one.tokens)} %`);
 
 const fidelity = (one) => (one.exact ? badge("exactly", "good") : badge(one.missing ? `${one.missing} parts deleted since` : "changed since", "warn"));
 
@@ -51,7 +51,7 @@ function head(ctx, id, one) {
   const of = new Set(one.shortened);
   return figures([
     ["Tokens", [`${num(one.tokens)} of ${num(one.max_tokens)}`, meter(one.tokens, one.max_tokens, "Share of the budget")]],
-    ["Same prefix", share(one), one.kept_tokens === null ? "the process's first prompt" : `${num(one.kept_tokens)} tokens as in the previous prompt`],
+    ["Same prefix", share(one), one.cacheable_tokens === null ? "the process's first prompt" : `${num(one.cacheable_tokens)} tokens as in the previous prompt`],
     ["Recalling cost", money(one.cost)],
     ["Sent", when(one.at), "UTC"],
     ["Shown as sent", fidelity(one)],
