@@ -16,6 +16,7 @@ PARTS = {
     "recall paraphrases": "recall in other words; --fit prints numbers of relevance",
     "recall situations": "corrections, times, lists and other questions that people ask",
     "recall languages": "recall by words in ten languages",
+    "recall intents": "fit what a message asks for",
     "recall projection": "make the projection of word pieces",
     "answers": "a model's answers from three kinds of context, judged by another model",
     "durability": "processes that are killed or write at the same time",

@@ -69,6 +69,8 @@ class Query:
     owners: np.ndarray = field(default_factory=lambda: NO_STARTS)
     speakers: tuple[int, ...] = ()  # term numbers of the speakers that the question may be about
     baseline: float = 0.0  # see `CachedEmbedder.baseline`
+    small_talk: float = 0.0  # the probability that the message is small talk
+    general: float = 0.0  # log-odds that the message is about the world, not about its user
     asks_assistant: bool = False  # whether the question asks what the assistant said before
     period: Period | None = None  # the days that the question is about; None for any
     alone: bool = False  # whether to compare records without their neighbours
@@ -83,7 +85,10 @@ class Query:
         Raises:
             ModelError: The encoder's model cannot be reached or refuses.
         """
-        query = cls.of(question, encoder.encode_query(question), encoder.baseline)
+        encoding = encoder.encode_query(question)
+        query = cls.of(question, encoding, encoder.baseline)
+        small_talk, general = encoder.intent(question, encoding.vector)
+        query = replace(query, small_talk=small_talk, general=general)
         return query if today is None else replace(query, period=period_of(question, today))
 
     @classmethod

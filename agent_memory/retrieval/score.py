@@ -172,7 +172,7 @@ def ranked(per_index: Sequence[Candidates], query: Query, limit: int) -> Ranked:
     with np.errstate(invalid="ignore"):  # BLAS reads past the finite numbers; see `index`
         steps = candidates.steps()
         parts = _parts(candidates, query, worth, candidates.neighbours(steps))
-    relevance = _relevance(parts, len(worth), candidates.total)
+    relevance = _relevance(parts, query, candidates.total)
     others = fitted()["other_words"]
     if candidates.filled.any() and parts[:, PARTS.index("words")].max() < others["below"]:
         # no record has half of the question's words in any form, so matches are mostly chance
@@ -226,21 +226,23 @@ def nearest(per_index: Sequence[tuple[SegmentIndex, np.ndarray, np.ndarray]], li
     return Ranked([*first], encodings, cosines, zeros[:, 0], zeros, cosines, zeros[:, 0])
 
 
-def _relevance(parts: np.ndarray, words: int, total: int) -> np.ndarray:
+def _relevance(parts: np.ndarray, query: Query, total: int) -> np.ndarray:
     """Return the probability that each record is relevant: a logistic function of some terms.
 
     Words count only above the level of chance, which is higher for long texts. Coverage is squared,
     so that it counts little unless most words are present. For a question of one word, coverage
-    does not count. The threshold is lower among few records, where chance matches are rarer.
+    does not count. The threshold is lower among few records, where chance matches are rarer. It is
+    higher for a question about the world. Small talk asks for nothing.
     """
     by = fitted()["relevance"]
     own = dict(zip(PARTS, parts.T, strict=True))
     chance = by["chance"] + by["chance_long"] * own["long"]
     near = own["meaning"] + by["words"] * (own["words"] - chance) / (1 - chance)
-    covered = (1 - 1 / max(1, words)) * own["coverage_around"] ** 2
+    covered = (1 - 1 / max(1, len(query.words))) * own["coverage_around"] ** 2
     near += by["meant"] * own["meant"] + by["coverage"] * covered + by["dated"] * own["dated"]
     few = by["few"] * math.log(_MANY / min(_MANY, max(_FEW, total)))
-    relevance: np.ndarray = 1 / (1 + np.exp(-by["slope"] * (near + few - by["middle"])))
+    odds = by["slope"] * (near + few - by["middle"]) - by["general"] * query.general
+    relevance: np.ndarray = (1 - query.small_talk) / (1 + np.exp(-odds))
     return relevance
 
 

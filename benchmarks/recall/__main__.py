@@ -188,7 +188,7 @@ def _show(told: Mapping[str, Any], found: Sequence[Ranks]) -> None:
 
 def _tables(told: Mapping[str, Any], parts: Mapping[str, Sequence[Ranks]]) -> tuple[Table, Table]:
     ranks = Table("questions", "number", *(f"R@{k}" for k in DEPTHS), "95 % of R@10", "all@10")
-    budgets = Table("questions", "MRR", *(f"within {b:,}" for b in BUDGETS), "as sent", "tokens")
+    budgets = Table("questions", *(f"within {b:,}" for b in BUDGETS), "as sent", "tokens")
     for name, part in parts.items():
         means = told["figures"][name]
         low, high = interval([one.recall(10) for one in part])
@@ -196,6 +196,5 @@ def _tables(told: Mapping[str, Any], parts: Mapping[str, Sequence[Ranks]]) -> tu
         between = f"{low:.1f} to {high:.1f}"
         ranks.add_row(name, f"{len(part)}", *depths, between, f"{means['all@10']:.1f}")
         shares = [f"{means[f'within {budget}']:.1f}" for budget in (*BUDGETS, AS_SENT)]
-        tokens = f"{means[f'tokens at {AS_SENT}']:,.0f}"
-        budgets.add_row(name, f"{means['mrr']:.1f}", *shares, tokens)
+        budgets.add_row(name, *shares, f"{means[f'tokens at {AS_SENT}']:,.0f}")
     return ranks, budgets

@@ -33,26 +33,18 @@ class Ranks:
         """Share of the evidence that was recalled within a token budget."""
         return _share(self.evidence, self.within[budget])
 
-    @property
-    def reciprocal_rank(self) -> float:
-        """One divided by the rank of the first memory with evidence; 0 if there is none."""
-        hits = (place for place, turns in enumerate(self.ranked, 1) if turns & self.evidence)
-        return 1 / next(hits, float("inf"))
-
 
 def figures(found: Sequence[Ranks], budgets: Collection[int]) -> dict[str, float]:
     """Return means over questions. All values except tokens are in percent.
 
-    Among the first k memories: `recall@k` is the share of the evidence, `all@k` the share of
-    questions with all of their evidence, and `hit@k` the share with any of it.
+    Among the first k memories: `recall@k` is the share of the evidence, and `all@k` the share of
+    questions with all of their evidence.
     """
     means: dict[str, float] = {}
     for depth in DEPTHS:
         shares = [one.recall(depth) for one in found]
         means[f"recall@{depth}"] = _percent(shares)
         means[f"all@{depth}"] = _percent([share == 1 for share in shares])
-        means[f"hit@{depth}"] = _percent([share > 0 for share in shares])
-    means["mrr"] = _percent([one.reciprocal_rank for one in found])
     for budget in budgets:
         means[f"within {budget}"] = _percent([one.within_budget(budget) for one in found])
         means[f"tokens at {budget}"] = fmean(one.tokens[budget] for one in found)

@@ -6,9 +6,8 @@ everyday notes, on which nothing was fitted. The table shows how often `search` 
 first and among ten, and how often `get` shows it. It also shows how many foreign requests and how
 much small talk recall anything.
 
-`--fit` prints `slope` and `middle` of `agent_memory/retrieval/score.json`, which separate the
-statements from the best records of foreign requests with equal weight. The third number is the
-`min_relevance` that a tenth of the foreign requests pass.
+`--fit` prints `slope` and `middle` of `score.json`, which separate the statements from the best
+records of foreign requests with equal weight.
 """
 
 import json
@@ -27,16 +26,19 @@ from agent_memory import AgentMemory
 from agent_memory.core.records import Recall
 from agent_memory.retrieval.score import fitted
 from benchmarks.recall import formats
+from benchmarks.recall.intents import logistic
 
 USER = "ana"
 _SESSION = 6  # notes
 _PAIRS = Path(__file__).with_name("paraphrases.json")
 _HELD_OUT = _PAIRS.with_name("paraphrases_held_out.json")
-_STEPS, _RATE = 20_000, 0.02
 _UNRELATED = json.loads(_PAIRS.with_name("unrelated.json").read_text(encoding="utf-8"))
 FOREIGN: tuple[str, ...] = tuple(_UNRELATED["foreign"])
 SMALL_TALK: tuple[str, ...] = tuple(_UNRELATED["small_talk"])
 """`FOREIGN` and small talk: requests for which a memory of the data should recall nothing."""
+
+COURTESIES: tuple[str, ...] = tuple(_UNRELATED["courtesies"])
+"""Small talk that is recognized by its words alone."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,9 @@ def measure(file: Path | None, data: dict[str, Any]) -> Measured:
         ]
         foreign = [*data["foreign"], *FOREIGN]
         chat = [*data["small_talk"], *SMALL_TALK]
-        right = [_gate(some[at]) for at, some in zip(places, found, strict=True) if at is not None]
+        right = [_odds(some[at]) for at, some in zip(places, found, strict=True) if at is not None]
         wrong = [
-            max(map(_gate, memory.search(one, user_id=USER, least=0.0)), default=0.0)
+            max(map(_odds, memory.search(one, user_id=USER, least=0.0)), default=-99.0)
             for one in foreign
         ]
         return Measured(
@@ -102,24 +104,10 @@ def _recalled(memory: AgentMemory, question: str) -> list[Recall]:
     return memory.get("asking", question, user_id=USER).recalls
 
 
-def _gate(recall: Recall) -> float:
-    """Return the argument of the logistic function."""
-    by, likely = fitted()["relevance"], np.clip(recall.relevance or 0.0, 1e-9, 1 - 1e-9)
-    return float(by["middle"] + np.log(likely / (1 - likely)) / by["slope"])
-
-
-def fit(right: list[float], wrong: list[float]) -> tuple[float, float, float]:
-    """Return the slope and the middle, and the value that a tenth of `wrong` exceeds."""
-    gates = np.array([*right, *wrong])
-    is_right = np.repeat([1.0, 0.0], [len(right), len(wrong)])
-    weight = np.repeat([1 / len(right), 1 / len(wrong)], [len(right), len(wrong)])
-    slope, middle = 10.0, 0.5
-    for _ in range(_STEPS):  # two numbers, by gradient descent
-        error = weight * (1 / (1 + np.exp(-slope * (gates - middle))) - is_right)
-        slope -= 100 * _RATE * float(error @ (gates - middle))
-        middle += _RATE * float(error.sum())
-    least = 1 / (1 + np.exp(-slope * (np.quantile(wrong, 0.9) - middle)))
-    return slope, middle, float(least)
+def _odds(recall: Recall) -> float:
+    """Return the log-odds that a recall is relevant."""
+    likely = np.clip(recall.relevance or 0.0, 1e-9, 1 - 1e-9)
+    return float(np.log(likely / (1 - likely)))
 
 
 def main(
@@ -140,6 +128,7 @@ def main(
     console = Console()
     console.print(table)
     if fits:
-        console.print(
-            "slope {:.1f}, middle {:.2f}; a tenth passes {:.2f}".format(*fit(right, wrong))
-        )
+        by = fitted()["relevance"]
+        factor, shift = logistic(np.array(right)[:, None], np.array(wrong)[:, None])
+        slope = by["slope"] * factor
+        console.print(f"slope {slope:.1f}, middle {by['middle'] - shift / slope:.2f}")

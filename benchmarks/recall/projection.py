@@ -44,9 +44,4 @@ def main(file: Annotated[Path | None, typer.Argument()] = None) -> None:
     pieces = np.concatenate([tokens for _, tokens, _ in model.read(every)]).astype(np.float32)
     singular = np.linalg.svd(pieces.T @ pieces)[0][:, :TOKEN]
     np.save(_OUT, singular.astype(np.float16))
-    rows = pieces[np.random.default_rng(1).integers(len(pieces), size=(2, 5_000))]
-    rows /= np.linalg.norm(rows, axis=-1, keepdims=True)
-    low = rows @ singular
-    low /= np.linalg.norm(low, axis=-1, keepdims=True)
-    same = np.corrcoef((rows[0] * rows[1]).sum(1), (low[0] * low[1]).sum(1))[0, 1]
-    print(f"{len(every)} texts, {len(pieces)} pieces; cosines of 384 and {TOKEN}: r = {same:.3f}")
+    print(f"{len(every)} texts, {len(pieces)} pieces")

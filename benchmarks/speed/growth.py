@@ -36,7 +36,6 @@ _ROWS = {
     "disk": "disk, MiB",
     "memory": "memory, MiB",
     "search": "search, a user at random: ms p50 (p95)",
-    "again": "the same user again",
     "one_more": "one more message stored and absorbed",
     "newest": "the search for it",
     "cold": "first search in a fresh process",
@@ -127,12 +126,9 @@ class Site:
         return seconds
 
     def _searches(self, memory: AgentMemory, held: int, questions: int) -> Stage:
-        first, again = [], []
-        for _ in range(questions):
-            user = self._random.randrange(self._users)
-            first.append(_search(memory, self.question(user, held), user)[0])
-            again.append(_search(memory, self.question(user, held), user)[0])
-        return {"search": _spread(first), "again": _spread(again)}
+        users = [self._random.randrange(self._users) for _ in range(questions)]
+        first = [_search(memory, self.question(user, held), user)[0] for user in users]
+        return {"search": _spread(first)}
 
     def _newest(self, memory: AgentMemory, held: int) -> Stage:
         more, newest = [], []

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from agent_memory import AgentMemory, VectorMemory
+from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK, haystack
 from tests.integration.random_histories import play
 from tests.kit import opened
 
+ASKED = [*SMALL_TALK[::4], *FOREIGN[::4]]  # words alone recognize 25 % of this small talk
 TALK = [
     ("user", "I am thinking about a holiday in the autumn, somewhere with few people."),
     ("assistant", "Would you rather go to the sea or to the mountains, and for how many days?"),
@@ -51,6 +53,18 @@ def test_an_unrelated_question_recalls_no_messages(memory: AgentMemory) -> None:
     assert memory.search(question, user_id="u") == []
     assert memory.get("t", question, user_id="u").recalls == []
     assert memory.search("Where will Ines live?", user_id="u") != []
+
+
+def test_small_talk_and_requests_about_the_world_recall_little(tmp_path: Path) -> None:
+    """Wrong: "I'm so bored" or "How is cheese made?" recalls notes; or a diet no lunch."""
+    with AgentMemory(f"{tmp_path}/m.db", recall_timeout=60) as memory:
+        for number, notes in enumerate(haystack(None)):
+            memory.update(f"notes{number}", notes, user_id="u")
+        memory.update("meals", "I'm vegan, so no meat or cheese for me.", user_id="u")
+        memory.flush()
+        recalled = {one: memory.get("s", one, user_id="u").recalls for one in ASKED}
+        assert "vegan" in str(memory.get("s", "I'm hungry, any lunch ideas?", user_id="u").recalls)
+    assert sum(bool(recalls) for recalls in recalled.values()) <= len(ASKED) // 10
 
 
 def test_a_recall_shows_its_ranking_signals(memory: AgentMemory) -> None:

@@ -12,13 +12,13 @@ from agent_memory.ltm_blocks.extractive.history.sources import sources
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.statements import question_share, repeats, tells_nothing
 from agent_memory.retrieval.words import words
-from benchmarks.recall.paraphrases import FOREIGN, SMALL_TALK
+from benchmarks.recall.paraphrases import COURTESIES, FOREIGN
 from tests.unit.claiming import DAY
 
 MORE = ("बहुत धन्यवाद!", "kiitos paljon", "çok teşekkürler", "terima kasih", "ευχαριστώ πολύ")
 
 
-@pytest.mark.parametrize("text", [*SMALL_TALK, *MORE, "Pourquoi ?"])
+@pytest.mark.parametrize("text", [*COURTESIES, *MORE, "Pourquoi ?"])
 def test_small_talk_is_recognized(text: str) -> None:
     """Wrong: thanks or a nod trigger a recall."""
     assert is_small_talk(text)

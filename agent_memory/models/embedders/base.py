@@ -34,13 +34,14 @@ _UNRELATED = (
     "Our lawyer read the contract yesterday.",
 )
 _MOST_BASELINE = 0.95
+_MOST_SMALL_TALK, _MOST_ASKED = 10, 40  # words; the intents of longer texts are not known
 
 
 class Embedder(Protocol):
     """Turns texts into unit vectors. Thread-safe.
 
-    `CachedEmbedder` adds `encode`, `encode_query`, `cached` and `baseline`. An embedder may define
-    `encode` itself, to return word pieces with each vector; see `Encoding`.
+    `CachedEmbedder` adds `encode`, `encode_query`, `cached`, `baseline` and `intent`. An embedder
+    may define `encode` itself, to return word pieces with each vector; see `Encoding`.
     """
 
     @property
@@ -95,6 +96,10 @@ class NoEmbedder:
 
     def encode_query(self, text: str) -> Encoding:
         return self.encode([text])[0]
+
+    def intent(self, text: str, vector: np.ndarray) -> tuple[float, float]:
+        """Return zeros; see `CachedEmbedder.intent`."""
+        return 0.0, 0.0
 
 
 class CachedEmbedder:
@@ -151,6 +156,19 @@ class CachedEmbedder:
         if embed_query is None:
             return self.encode([text])[0]
         return self._encoded([text], lambda _: [embed_query(text)])[0]
+
+    def intent(self, text: str, vector: np.ndarray) -> tuple[float, float]:
+        """Return the probability that a message is small talk, and log-odds.
+
+        The log-odds tell whether the message is about the world rather than about its user. Both
+        are 0 if the embedder cannot tell.
+        """
+        words = len(text.split())
+        intent = getattr(self.inner, "intent", None)
+        if intent is None or words > _MOST_ASKED:
+            return 0.0, 0.0
+        small_talk, general = intent(vector)
+        return small_talk if words <= _MOST_SMALL_TALK else 0.0, general
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text. Texts that are not cached are embedded in one call."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -72,6 +73,15 @@ class MiniLMEmbedder:
         rows = [encoding.vector for encoding in self.encode(texts)]
         return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
+    def intent(self, vector: np.ndarray) -> tuple[float, float]:
+        """Return the intent of a short message from its vector; see `CachedEmbedder.intent`.
+
+        Two logistic regressions, fitted by `benchmarks/recall/intents.py`.
+        """
+        weights = _intents()
+        small_talk, general = (weights[:, :-1] @ vector + weights[:, -1]).tolist()
+        return 1 / (1 + math.exp(-small_talk)), general
+
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text. A long text is encoded in parts."""
         from agent_memory.models.embedders.vectors import parts_of
@@ -80,6 +90,15 @@ class MiniLMEmbedder:
         split = [parts_of(text) for text in texts]
         read = iter(model.read([part for parts in split for part, _ in parts]))
         return [_encoding([(part, at, next(read)) for part, at in parts]) for parts in split]
+
+
+@cache
+def _intents() -> np.ndarray:
+    """Return (2, dimension + 1) float32: each row has a weight for each number, and the bias."""
+    import numpy as np
+
+    file = Path(__file__).with_name("minilm_intents.npy")
+    return np.asarray(np.load(file), np.float32)
 
 
 def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
