@@ -122,6 +122,9 @@ def test_all_parts_of_a_long_text_are_embedded(local: MiniLMEmbedder) -> None:
     asked, whole, begun = local.embed(["volcano lava", filler + told, filler])
     assert asked @ whole > 0.3 > asked @ begun
     assert np.linalg.norm(whole) == pytest.approx(1, abs=1e-5)
+    lava = "火山噴火" * 50  # in scripts without blanks, each character is a word piece
+    assert len(local.encode(["天気" * 200 + lava])[0].tokens) > len(local.encode([lava])[0].tokens)
+    assert not len(local.encode(["\U0001f600 \U0001f680"])[0].tokens)  # unknown words are not alike
     unbroken = local.embed(["x" * 5_000, " " * 5_000])
     assert [np.linalg.norm(row) > 0.5 for row in unbroken] == [True, False]
 

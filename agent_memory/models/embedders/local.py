@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -82,23 +83,26 @@ class MiniLMEmbedder:
         return [_encoding([(part, at, next(read)) for part, at in parts]) for parts in split]
 
 
-def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
-    """Combine the parts of a text, each with its position and encoding, into one encoding."""
+def _encoding(parts: Sequence[tuple[str, int, Sequence[_Read]]]) -> Encoding:
+    """Combine the parts of a text, each with its position and encodings, into one encoding."""
     import numpy as np
 
     from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding
 
     vector = np.zeros(MiniLMEmbedder.dimension, np.float32)
-    for text, _, (mean, _, _) in parts:
-        vector += len(text) * mean
+    for text, _, reads in parts:
+        pieces = sum(1 + len(tokens) for _, tokens, _ in reads)
+        for mean, tokens, _ in reads:
+            vector += len(text) * (1 + len(tokens)) / pieces * mean
     length = float(np.linalg.norm(vector))
-    tokens = np.concatenate([NO_TOKENS, *(tokens for _, _, (_, tokens, _) in parts)])
-    starts = np.concatenate([NO_STARTS, *(at + starts for _, at, (_, _, starts) in parts)])
+    every = [(at, tokens, starts) for _, at, reads in parts for _, tokens, starts in reads]
+    tokens = np.concatenate([NO_TOKENS, *(tokens for _, tokens, _ in every)])
+    starts = np.concatenate([NO_STARTS, *(at + starts for at, _, starts in every)])
     return Encoding(vector / length if length else vector, tokens, starts.astype(np.int32))
 
 
 _Read = tuple["np.ndarray", "np.ndarray", "np.ndarray"]
-"""The vector of a short text, its word pieces, and the position at which each piece begins."""
+"""The vector of a window of a text, its word pieces, and the position where each piece begins."""
 
 
 class _Model:
@@ -124,8 +128,9 @@ class _Model:
             ("[SEP]", numbers["[SEP]"]), ("[CLS]", numbers["[CLS]"])
         )
         self._tokenizer.enable_truncation(_MOST_PIECES)
-        # punctuation and stop words are similar to any text, so they are not compared
-        counts = [any(map(str.isalnum, piece)) and piece not in STOP_WORDS for piece in numbers]
+        # punctuation, stop words and unknown words are similar to any text, and are not compared
+        skipped = STOP_WORDS | {"[UNK]"}
+        counts = [any(map(str.isalnum, piece)) and piece not in skipped for piece in numbers]
         self._counts = np.array(counts, np.bool_)
         with folder.joinpath("minilm_projection.npy").open("rb") as file:
             self._projection = np.load(file).astype(np.float32)
@@ -138,18 +143,23 @@ class _Model:
         self._session = onnxruntime.InferenceSession(model_path(), options, providers=cpu)
         _give_back()
 
-    def read(self, texts: Sequence[str]) -> list[_Read]:
-        """Encode short texts. Texts of similar length share a batch, to save padding."""
-        encoded = self._tokenizer.encode_batch(list(texts))
-        order = sorted(range(len(texts)), key=lambda at: len(encoded[at].ids))
-        results: list[Any] = [None] * len(texts)
+    def read(self, texts: Sequence[str]) -> list[list[_Read]]:
+        """Encode short texts, each in windows of 256 pieces.
+
+        Windows of similar length share a batch, to save padding.
+        """
+        windows = [[one, *one.overflowing] for one in self._tokenizer.encode_batch(list(texts))]
+        encoded = list(chain.from_iterable(windows))
+        order = sorted(range(len(encoded)), key=lambda at: len(encoded[at].ids))
+        results: list[Any] = [None] * len(encoded)
         batches = [*_batches(order, [len(encoding.ids) for encoding in encoded])]
         for batch in batches:
             for at, result in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
                 results[at] = result
         if len(batches) > 1:  # a single batch, such as a question, must be fast
             _give_back()
-        return results
+        rest = iter(results)
+        return [[next(rest) for _ in own] for own in windows]
 
     def _read(self, batch: Sequence[Any]) -> Iterator[_Read]:
         import numpy as np
