@@ -15,7 +15,9 @@ from agent_memory.core.text import (
     WORD,
     names,
     sentences,
+    terms,
     unaccented,
+    word_count,
     word_lists,
 )
 
@@ -124,12 +126,12 @@ def asks(text: str) -> bool:
     return _ASKS.search(text) is not None or _OPENS_ASKING.search(text) is not None
 
 
-def words_asking(sentence: str) -> int:
+def words_asking(sentence: str) -> float:
     """Count the words of the question in a sentence: in "I moved, where is it?", the last three."""
     opened = _OPENS_ASKING.search(sentence)
     if opened is None:
-        return len(sentence.split()) if _ASKS.search(sentence) else 0
-    return len(sentence[opened.start() :].strip(" ,;:").split())
+        return word_count(sentence) if _ASKS.search(sentence) else 0
+    return word_count(sentence[opened.start() :].strip(" ,;:"))
 
 
 def ends_asking(text: str) -> bool:
@@ -203,10 +205,9 @@ def _is_follow_up(text: str) -> bool:
     Such a question begins with "and", has a pronoun but no noun before it, or has at most one word
     that is not a stop word ("Of what and how much?").
     """
-    if len(text.split()) > _LONGEST_FOLLOW_UP or not asks(text):
+    if word_count(text) > _LONGEST_FOLLOW_UP or not asks(text):
         return False
-    informative = [word for word in WORD.findall(text.casefold()) if word not in STOP_WORDS]
-    if _CONTINUES.search(text) is not None or len(informative) <= 1:
+    if _CONTINUES.search(text) is not None or word_count(" ".join(terms(text))) <= 1:
         return True
     pronoun = _PRONOUN.search(text)
     before = text[: pronoun.start()] if pronoun else ""

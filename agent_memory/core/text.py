@@ -47,6 +47,13 @@ _ACCENTS = re.compile("[\u0300-\u036f]+")
 _LETTERS = f"[^\\W_]+(?:[\u0300-\u036f{_MARKS}][\u0300-\u036f{_MARKS}\u200c\u200d]*[^\\W_]*)*"
 WORD = re.compile(f"{_LETTERS}(?:['\u2019]{_LETTERS})*")
 """A word: letters and digits, their combining marks (such as Indic vowels), inner apostrophes."""
+RUN = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+)"
+)
+"""A run of characters that is indexed by pairs. Its script puts no blanks between words (Thai, Lao,
+Burmese, Khmer, kana, Han), or attaches particles to words (Hangul)."""
+_HANGUL = "\uac00\ud7a3"
 _IDENTIFIER = re.compile(
     r"https?://[^\s<>\"')]+"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
@@ -112,9 +119,38 @@ def last_break(text: str, upto: int) -> int:
 
 
 def terms(text: str) -> list[str]:
-    """Return the words of a text in lower case, without stop words and without a plural s."""
+    """Return the words of a text in lower case, without stop words and without a plural s.
+
+    The words of a `RUN` are pairs of characters.
+    """
     words = (word.lower().replace("\u2019", "'") for word in WORD.findall(text))
-    return [_stem(word) for word in words if word not in STOP_WORDS]
+    if not text.isascii():
+        parts = (part for word in words for part in RUN.split(word))
+        words = (term for part in parts for term in (pairs(part) if RUN.match(part) else [part]))
+    return [_stem(word) for word in words if word and word not in STOP_WORDS]
+
+
+def word_count(text: str) -> float:
+    """Count the words of a text. Two characters of a `RUN` count as one word."""
+    if text.isascii():
+        return len(text.split())
+    return len(RUN.sub(" ", text).split()) + sum(len(run) for run in RUN.findall(text)) / 2
+
+
+@cache
+def _common_words() -> frozenset[str]:
+    names = [name + kind for name in ("chinese", "japanese", "korean") for kind in LIST_KINDS]
+    return frozenset(word for name in names for word in word_lists()[name])
+
+
+def pairs(run: str) -> list[str]:
+    """Return the words of a `RUN`: each pair of neighbouring characters, except common words.
+
+    A run of one character is a word. A run of three or more that begins in Hangul is also one word.
+    """
+    is_word = len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1])
+    words = [*([run] if is_word else []), *(run[at : at + 2] for at in range(len(run) - 1))]
+    return [word for word in words if word not in _common_words()]
 
 
 def _stem(word: str) -> str:

@@ -228,16 +228,16 @@ def excerpt(
 ) -> str:
     """Return the sentences of a text that are most relevant to a question, within `limit` tokens.
 
-    The relevance of a sentence is its `nearness`, or the share of the question's words in it. Of
+    The relevance of a sentence is the share of the question's words in it, plus its `nearness`. Of
     equally relevant sentences, those near the best one come first. If even the best sentence is too
     long, it is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text
     spans = sentence_spans(text) or [(0, len(text))]
-    scores = nearness
-    if len(scores) != len(spans):
-        scores = overlap_scores(question, [text[start:end] for start, end in spans])
+    scores = overlap_scores(question, [text[start:end] for start, end in spans])
+    if len(nearness) == len(spans):
+        scores = [*map(sum, zip(scores, nearness, strict=True))]
     best = max(range(len(spans)), key=lambda place: scores[place])
     shown = _shown(text, spans, [best])
     if count(shown) > limit:

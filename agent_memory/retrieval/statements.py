@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from agent_memory.core.query_text import asks, ends_asking, requests, words_asking
 from agent_memory.core.records import Hit, Record
 from agent_memory.core.text import names as names_in
-from agent_memory.core.text import sentences, word_lists
+from agent_memory.core.text import sentences, word_count, word_lists
 from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS
 from agent_memory.retrieval.languages import languages_of
 from agent_memory.retrieval.words import words, words_up_to
@@ -50,7 +50,7 @@ def asking(text: str) -> int:
     if not only_asks(text):
         return 0
     parts = sentences(_TAG.sub(".", text))
-    return 100 * sum(map(words_asking, parts)) // sum(len(part.split()) for part in parts)
+    return int(100 * sum(map(words_asking, parts)) / sum(map(word_count, parts)))
 
 
 def tells_nothing(
@@ -215,7 +215,7 @@ def _uncounted(text: str) -> tuple[str, ...]:
 
 
 def leans(text: str, statement: str, about: Sequence[str], question: str) -> bool:
-    if len(text.split()) > FULL:
+    if word_count(text) > FULL:
         return False
     if takes_back(text):
         return True

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from agent_memory.core.text import STOP_WORDS, WORD, unaccented
+from agent_memory.core.text import RUN, STOP_WORDS, WORD, pairs, unaccented
 from agent_memory.retrieval.languages import COMMON_WORDS, ENGLISH, is_latin, script_of
 
 _AFTER_APOSTROPHE = frozenset(["french", "italian"])  # as "école" in "l'école"
@@ -57,17 +57,6 @@ def _stemmer(language: str) -> Any:
     return stemmers[language]
 
 
-RUN = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
-)
-"""A run of characters that is indexed by pairs. Its script puts no blanks between words (Thai, Lao,
-Burmese, Khmer, kana, Han), or attaches particles to words (Hangul)."""
-
-_HANGUL = "\uac00\ud7a3"
-_COMMON_PAIRS = frozenset().union(
-    *(COMMON_WORDS[name] for name in ("chinese", "japanese", "korean"))
-)
 ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
 _JOINERS = re.compile("[\u200c\u200d]")
 _MOST_KNOWN = 50_000
@@ -211,7 +200,7 @@ def _parts(word: str, languages: frozenset[str]) -> Iterator[Forms]:
     for run in RUN.finditer(word):
         if start < run.start():
             yield from _of_letters(word[start : run.start()], languages)
-        yield from (Forms(pair, (pair,)) for pair in pairs(run[0]) if pair not in _COMMON_PAIRS)
+        yield from (Forms(pair, (pair,)) for pair in pairs(run[0]))
         start = run.end()
     if start < len(word):
         yield from _of_letters(word[start:], languages)
@@ -231,14 +220,3 @@ def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
     own = [plain] if possible & ENGLISH else []
     stems = [unaccented(stem(word, name)) for name in sorted(possible - ENGLISH)]
     yield Forms(plain, tuple(dict.fromkeys([*own, *stems])))
-
-
-def pairs(run: str) -> Iterator[str]:
-    """Yield the words of a `RUN`: each pair of neighbouring characters.
-
-    A run of one character is a word. A run of three or more that begins in Hangul is also one word.
-    """
-    if len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1]):
-        yield run
-    for place in range(len(run) - 1):
-        yield run[place : place + 2]

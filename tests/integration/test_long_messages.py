@@ -21,7 +21,7 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.pending_index import Encoded, Waiting
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.features import Features, Turn
-from agent_memory.retrieval.turns import record_of_turn
+from agent_memory.retrieval.turns import record_of_turn, spoken
 from agent_memory.stores.base import Store
 from agent_memory.stores.pending import Tail, Tails
 from agent_memory.stores.sql.store import MemoryStore
@@ -132,6 +132,9 @@ def test_every_passage_has_its_own_record(store: Store) -> None:
             assert (at, of) == (number, count)
             text = record.text.removeprefix("user: ").strip("… ")
             assert document()[offset:].startswith(text)
+        turns = [turn for _, turn in spoken(memory.history("s"), ["user"])]
+        features = Features.of_turns(turns, NoEmbedder().encode)
+        assert max(features.places["words"]) < 250  # a passage is as long as itself
         block = memory.blocks["vector"]
         block.update(Scope("ada", "s"), memory.history("s"))
         assert ids(store) == [one.id for one in records]
