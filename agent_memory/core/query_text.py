@@ -46,7 +46,6 @@ _PRONOUN = re.compile(
 )
 _NOUN = re.compile(r"\b(?:my|our|the|an?)\b", re.IGNORECASE)
 
-_SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 _ENDS_ASKING = re.compile("[?\u061f\uff1f\u037e\u055e\u1367]\\s*\\Z|[か吗呢까][。.]?\\s*\\Z")
 _ASKS = re.compile(f"[?\u061f\uff1f\u037e\u055e\u1367]|{_ENDS_ASKING.pattern}")
 
@@ -219,7 +218,7 @@ def query_text(text: str) -> str:
     text = text.strip()
     if len(text) > MOST:
         text = _at_the_ends(text)
-    every = _SENTENCES.split(text)
+    every = sentences(text)
     relevant = [sentence for sentence in every if not is_courtesy(sentence)]
     return " ".join(relevant) if 0 < len(relevant) < len(every) else text
 
@@ -237,7 +236,7 @@ def _sentences(text: str) -> list[str]:
     breaks = [match.end() for match in SENTENCE.finditer(begin)]
     first = next((match.end() for match in SENTENCE.finditer(end)), 0)
     ends = [begin[: breaks[-1]] if breaks else begin, end[first:]]
-    every = [sentence for end in ends for sentence in _SENTENCES.split(end)]
+    every = [sentence for end in ends for sentence in sentences(end)]
     return [sentence for sentence in every if asks(sentence)] or ends
 
 

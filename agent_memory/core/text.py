@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
+SENTENCE = re.compile(r"(?<=[.!?\u061f\u06d4\u0964])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _SPACE = re.compile(r"\s+")
 _MARKED = ((0x0483, 0x0E00), (0x0F18, 0x0FC7), (0x1B00, 0x1CD0), (0xA800, 0xAC00))
@@ -109,13 +109,13 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 def last_break(text: str, upto: int) -> int:
     """Return the index, up to `upto`, at which to cut a text after a sentence, or else a word.
 
-    The end of a sentence counts only in the second half. Return `upto` if no word ends before it.
+    Only ends in the second half count: scripts without blanks have few. Otherwise return `upto`.
     """
-    ends = [match.start() for match in SENTENCE.finditer(text[: upto + 1])]
-    if ends and ends[-1] * 2 >= upto:
-        return ends[-1]
-    words = [match.start() for match in _SPACE.finditer(text[: upto + 1])]
-    return words[-1] if words and words[-1] > 0 else upto
+    for pattern in (SENTENCE, _SPACE):
+        ends = [match.start() for match in pattern.finditer(text[: upto + 1])]
+        if ends and ends[-1] * 2 >= upto > 0:
+            return ends[-1]
+    return upto
 
 
 def terms(text: str) -> list[str]:

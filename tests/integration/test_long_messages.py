@@ -290,10 +290,12 @@ def test_a_long_question_recalls_relevant_messages(where: str, blocks: list[Bloc
             assert "Biscuit" in str(memory.get("new", LONG[where], user_id="ada").recalls)
 
 
-def test_a_short_question_is_not_changed() -> None:
-    """Wrong: a short question is copied or shortened."""
+def test_only_thanks_are_removed_from_a_short_question() -> None:
+    """Wrong: a short question is copied or shortened, or thanks in another language stay."""
     message = Message(role="user", content="x" * MOST)
     assert query_message(message) is message
+    for thanks, asked in (("ありがとう。", "猫の名前は何"), ("धन्यवाद। ", "मैं कहाँ रहता हूँ?")):
+        assert query_message(Message(role="user", content=thanks + asked)).text() == asked
 
 
 def test_a_timed_out_search_stops() -> None:

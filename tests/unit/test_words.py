@@ -290,7 +290,7 @@ def test_a_break_is_after_a_sentence_or_a_word() -> None:
     assert text[: last_break(text, 20)] == "It is approved."
     assert text[: last_break(text, text.index("00 a"))] == "It is approved. The allowance is up to"
     assert text[: last_break(text, 5)] == "It is"
-    assert last_break("unbreakable", 4) == 4
+    assert last_break("unbreakable", 4) == last_break("… unbreakable", 4) == 4
 
 
 SOME = st.frozensets(st.sampled_from(sorted(ALL_LATIN)), min_size=1)
