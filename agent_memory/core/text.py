@@ -67,7 +67,13 @@ _CALENDAR = re.compile(
     r"|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{1,2}(?::\d\d){1,2}(?:[ap]m)?"
 )
 _CODE_DIGITS = 4
-_NAME = re.compile(r"(?<![.!?。]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+)*\b")
+_UPPER, _LOWER = (
+    "".join(
+        f"{chr(a)}-{chr(b)}" for a, b in runs(code for code in range(0x530) if is_case(chr(code)))
+    )
+    for is_case in (str.isupper, str.islower)
+)
+_NAME = re.compile(f"(?<![.!?。]\\s)(?<!^)\\b[{_UPPER}][{_LOWER}]+(?:\\s[{_UPPER}][{_LOWER}]+)*\\b")
 _STOP_WORDS = (
     "a about after all also am an and any are as at be because been before being but by can could "
     "did do does doing don't for from had has have having he her here hers him his how i i'm if in "

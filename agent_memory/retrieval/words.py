@@ -59,6 +59,7 @@ def _stemmer(language: str) -> Any:
 
 ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
 _JOINERS = re.compile("[\u200c\u200d]")
+_DIGIT = re.compile(r"(?![0-9])\d")  # a digit of another script
 _MOST_KNOWN = 50_000
 _MOST_LANGUAGES = 4  # number of sets of languages for which results are cached
 _WORD = 32
@@ -187,6 +188,7 @@ def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, 
     """Return the forms of each word in a chunk. Latin words may be in any of `languages`."""
     if not written.isascii():
         folded = unicodedata.normalize("NFKC", written.casefold())
+        folded = _DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), folded)
         return tuple(form for word in WORD.findall(folded) for form in _parts(word, languages))
     spellings = ASCII_WORD.findall(written.lower())
     if languages == ENGLISH:

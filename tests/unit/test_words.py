@@ -47,7 +47,7 @@ DAY = datetime(2023, 5, 8, tzinfo=UTC)
         ("Café CAFÉ cafe\u0301", ["cafe", "cafe", "cafe"]),
         ("Straße \uff21\uff22\uff11", ["strass", "ab1"]),
         ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
-        ("木", ["木"]),
+        ("木 २०२६ ٢٠٢٦ \u06f2", ["木", "2026", "2026", "2"]),
         ("я живу в Москве", ["жив", "москв"]),
         ("GPT4とClaude", ["gpt4", "と", "claud"]),
         ("the of and", []),
@@ -251,6 +251,7 @@ def test_long_repetitive_text_is_processed_quickly(unit: str) -> None:
 def test_names_are_capitalized_words_inside_sentences() -> None:
     """Wrong: the first word of a sentence is taken for a name."""
     assert names("Hello, I am Sarah Jones. We met Bob.") == ["Sarah Jones", "Bob"]
+    assert names("mit Jürgen, Łukasz Śliwa и Иваном") == ["Jürgen", "Łukasz Śliwa", "Иваном"]
 
 
 @given(st.lists(texts(), max_size=5), texts())
