@@ -220,7 +220,10 @@ def without_context(
     """
     if context is not None and len(messages) >= len(context.shown) + len(question) > 0:
         sent = context.to_messages()
-        copies = [*map(_as_sent, messages[: len(sent)])]
+        copies = [
+            (message.raw or message.to_openai()) if isinstance(message, Message) else message
+            for message in messages[: len(sent)]
+        ]
         if len(messages) > len(sent) and copies == sent:
             begin = len(sent) - len(question)
             # compared as chat, because the question may have metadata
@@ -234,10 +237,6 @@ def without_context(
                 "Pass the new messages alone: update(session_id, [question, answer])."
             )
     return messages
-
-
-def _as_sent(message: Any) -> Any:
-    return (message.raw or message.to_openai()) if isinstance(message, Message) else message
 
 
 def _is_of_a_context(message: Any) -> bool:

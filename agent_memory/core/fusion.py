@@ -17,8 +17,7 @@ from agent_memory.core.records import Recall, Scope, Source
 from agent_memory.core.text import WORD, identifiers, names, word_lists
 
 _ALIKE = 0.8
-_NEGATES = frozenset(word_lists()["negations"])
-"""Words that change the meaning of the text to which they are added."""
+_NEGATES = frozenset(word_lists()["negations"])  # they change a text to which they are added
 _MOST_CACHED = 2_000
 
 

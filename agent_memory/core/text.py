@@ -68,24 +68,9 @@ _CALENDAR = re.compile(
 )
 _CODE_DIGITS = 4
 _UPPER, _LOWER = (
-    "".join(
-        f"{chr(a)}-{chr(b)}" for a, b in runs(code for code in range(0x530) if is_case(chr(code)))
-    )
-    for is_case in (str.isupper, str.islower)
+    "".join(filter(is_of, map(chr, range(0x530)))) for is_of in (str.isupper, str.islower)
 )
 _NAME = re.compile(f"(?<![.!?。]\\s)(?<!^)\\b[{_UPPER}][{_LOWER}]+(?:\\s[{_UPPER}][{_LOWER}]+)*\\b")
-_STOP_WORDS = (
-    "a about after all also am an and any are as at be because been before being but by can could "
-    "did do does doing don't for from had has have having he her here hers him his how i i'm if in "
-    "into is it it's its just like me more most my no not of on or our out over please she should "
-    "so some such than that that's the their them then there these they this those through to too "
-    "up us very was we were what what's when where which while who why will with would you you're "
-    "your yours"
-)
-STOP_WORDS = frozenset(_STOP_WORDS.split())
-
-LIST_KINDS = (" common", " first", " second")
-"""For each language but English, words.txt has sections whose names end with these texts."""
 
 
 @cache
@@ -94,6 +79,11 @@ def word_lists() -> dict[str, list[str]]:
     text = Path(__file__).with_name("words.txt").read_text("utf-8")
     sections = (part.partition("]\n") for part in text.split("\n[")[1:])
     return {name: words.split() for name, _, words in sections}
+
+
+STOP_WORDS = frozenset(word_lists()["english stop words"])
+LIST_KINDS = (" common", " first", " second")
+"""For each language but English, words.txt has sections whose names end with these texts."""
 
 
 def sentences(text: str) -> list[str]:

@@ -264,7 +264,8 @@ def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
             runs.append([place])
         else:
             best[place] = recall
-    runs.sort(key=lambda run: _at(recalls[run[0]]))
+    places = [(it.block, *it.sources[:1], part_of(it.metadata).number) for it in recalls]
+    runs.sort(key=lambda run: places[run[0]])  # the order of the log
     for before, run in reversed(list(pairwise(runs))):
         if _follows(recalls[before[0]], recalls[run[0]]):
             before += run
@@ -274,11 +275,6 @@ def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
             place = min(run)
             best[place] = _passage([recalls[at] for at in run], recalls[place])
     return [best[place] for place in sorted(best)]
-
-
-def _at(recall: Recall) -> tuple[str, str, int, int]:
-    """Return the sort key for the order of the log."""
-    return (recall.block, *recall.sources[0], part_of(recall.metadata).number)
 
 
 def _follows(first: Recall, second: Recall) -> bool:

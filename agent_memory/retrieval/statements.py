@@ -21,7 +21,7 @@ from agent_memory.core.text import names as names_in
 from agent_memory.core.text import sentences, word_count, word_lists
 from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS
 from agent_memory.retrieval.languages import languages_of
-from agent_memory.retrieval.words import words, words_up_to
+from agent_memory.retrieval.words import words
 
 FULL = 12
 """A message with at least this number of words is long enough to state something."""
@@ -35,13 +35,14 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 """A tag question: the text before it is a statement."""
+_SEEN = 500  # number of characters in which a long text has more than `FULL` words
 _SAME = 0.6  # minimum share of a question's words in a clause that repeats the question
 
 
 @lru_cache(_MOST_KNOWN)
 def only_asks(text: str) -> bool:
     """Return whether a text is a question, and too short to state anything else."""
-    return words_up_to(FULL, text) < FULL and ends_asking(_TAG.sub(".", text))
+    return len(words(text[:_SEEN])) < FULL and ends_asking(_TAG.sub(".", text))
 
 
 @lru_cache(_MOST_KNOWN)

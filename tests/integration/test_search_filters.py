@@ -53,8 +53,7 @@ def test_each_filter_returns_only_matching_records(memory: AgentMemory) -> None:
 def test_static_facts_do_not_hide_other_results() -> None:
     """Wrong: a search returns all static facts before the records that match."""
     facts = [f"Form HR-{number} needs a signature." for number in range(12)]
-    blocks = [StaticMemory(facts=facts)]
-    with AgentMemory("memory://", blocks=blocks, recall_timeout=30) as memory:
+    with AgentMemory("memory://", blocks=[StaticMemory(facts=facts)], recall_timeout=30) as memory:
         note = memory.remember("Ana is allergic to peanuts.", user_id="ana")
         assert memory.search("What is Ana allergic to?", user_id="ana")[0].text == note.text
         assert memory.search("Who signs the form HR-7?", user_id="ana")[0].text == facts[7]

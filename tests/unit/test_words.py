@@ -33,7 +33,7 @@ from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import Said, leans, messages_in
 from agent_memory.retrieval.vectors import encoding_of
-from agent_memory.retrieval.words import Forms, forms_of, roots, words, words_up_to
+from agent_memory.retrieval.words import Forms, forms_of, roots, words
 from tests.histories import texts
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
@@ -65,12 +65,6 @@ def test_any_text_has_words(text: str) -> None:
     """Wrong: some text raises, or gives an empty word."""
     assert all(words(text))
     assert words(text) == words(text.upper().lower()) or not text.isascii()
-
-
-@given(st.text(), st.integers(1, 5))
-def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
-    """Wrong: the count stops early, or exceeds its limit."""
-    assert words_up_to(most, text) == min(most, len(words(text)))
 
 
 @pytest.mark.parametrize(
@@ -341,14 +335,6 @@ def test_each_word_has_its_plain_form_in_any_language(text: str, languages: froz
             assert one.stems
             assert all(one.stems)
             assert one.plain in known
-
-
-@given(st.text())
-def test_what_is_asked_holds_what_was_stored_before(text: str) -> None:
-    """Wrong: a query does not find files stored before languages were detected."""
-    languages = languages_of(text)
-    plain = {one.plain for piece in text.split() for one in forms_of(piece, languages)}
-    assert {term_of(word) for word in plain} <= set(asked(text))
 
 
 @given(st.text())

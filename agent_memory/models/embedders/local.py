@@ -74,31 +74,26 @@ class MiniLMEmbedder:
         return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text. A long text is encoded in parts."""
-        from agent_memory.models.embedders.vectors import parts_of
+        """Return the encoding of each text. Lone surrogates become question marks."""
+        valid = [text.encode("utf-8", "replace").decode() for text in texts]
+        return [
+            _encoding(windows if text.strip() else [])
+            for text, windows in zip(texts, _models.get(self._threads).read(valid), strict=True)
+        ]
 
-        model = _models.get(self._threads)
-        split = [parts_of(text) for text in texts]
-        read = iter(model.read([part for parts in split for part, _ in parts]))
-        return [_encoding([(part, at, next(read)) for part, at in parts]) for parts in split]
 
-
-def _encoding(parts: Sequence[tuple[str, int, Sequence[_Read]]]) -> Encoding:
-    """Combine the parts of a text, each with its position and encodings, into one encoding."""
+def _encoding(windows: Sequence[_Read]) -> Encoding:
     import numpy as np
 
     from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding
 
     vector = np.zeros(MiniLMEmbedder.dimension, np.float32)
-    for text, _, reads in parts:
-        pieces = sum(1 + len(tokens) for _, tokens, _ in reads)
-        for mean, tokens, _ in reads:
-            vector += len(text) * (1 + len(tokens)) / pieces * mean
+    for mean, pieces, _ in windows:
+        vector += (1 + len(pieces)) * mean
     length = float(np.linalg.norm(vector))
-    every = [(at, tokens, starts) for _, at, reads in parts for _, tokens, starts in reads]
-    tokens = np.concatenate([NO_TOKENS, *(tokens for _, tokens, _ in every)])
-    starts = np.concatenate([NO_STARTS, *(at + starts for at, _, starts in every)])
-    return Encoding(vector / length if length else vector, tokens, starts.astype(np.int32))
+    tokens = np.concatenate([NO_TOKENS, *(pieces for _, pieces, _ in windows)])
+    starts = np.concatenate([NO_STARTS, *(starts for _, _, starts in windows)])
+    return Encoding(vector / length if length else vector, tokens, starts)
 
 
 _Read = tuple["np.ndarray", "np.ndarray", "np.ndarray"]
@@ -144,7 +139,7 @@ class _Model:
         _give_back()
 
     def read(self, texts: Sequence[str]) -> list[list[_Read]]:
-        """Encode short texts, each in windows of 256 pieces.
+        """Encode texts, each in windows of 256 pieces.
 
         Windows of similar length share a batch, to save padding.
         """
