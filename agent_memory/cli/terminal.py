@@ -142,4 +142,4 @@ def reach(batch: Absorbed) -> str:
 
 
 def sources(recall: Recall) -> str:
-    return ", ".join(f"{session} #{seq}" for session, seq in recall.sources) or "everyone"
+    return ", ".join(f"{session} #{seq}" for session, seq in recall.sources) or NOTHING

@@ -220,7 +220,10 @@ def without_context(
     """
     if context is not None and len(messages) >= len(context.shown) + len(question) > 0:
         rendered_messages = context.to_messages()
-        copies = [*map(_as_rendered, messages[: len(rendered_messages)])]
+        copies = [
+            (message.raw or message.to_openai()) if isinstance(message, Message) else message
+            for message in messages[: len(rendered_messages)]
+        ]
         if len(messages) > len(rendered_messages) and copies == rendered_messages:
             begin = len(rendered_messages) - len(question)
             # compared as chat, because the question may have metadata
@@ -234,10 +237,6 @@ def without_context(
                 "Pass the new messages alone: update(session_id, [question, answer])."
             )
     return messages
-
-
-def _as_rendered(message: Any) -> Any:
-    return (message.raw or message.to_openai()) if isinstance(message, Message) else message
 
 
 def _is_of_a_context(message: Any) -> bool:

@@ -144,14 +144,11 @@ def _beginning(text: str, count: Count, limit: int) -> int:
 def _first_break(text: str, start: int) -> int:
     """Return the start of a last part. If possible, a sentence or a word begins there."""
     near = text[start : start + _NEAR]
-    for pattern in (SENTENCE, _BLANK):
+    for pattern in (SENTENCE, re.compile(r"\s+")):
         match = pattern.search(near)
         if match is not None and match.end() < len(near):
             return start + match.end()
     return start
-
-
-_BLANK = re.compile(r"\s+")
 
 
 def _fitting(part: Callable[[int], str], length: int, count: Count, limit: int) -> int:

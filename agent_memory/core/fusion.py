@@ -14,9 +14,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from agent_memory.core.records import Recall, Scope, Source
-from agent_memory.core.text import identifiers, names
+from agent_memory.core.text import WORD, identifiers, names, word_lists
 
 _ALIKE = 0.8
+_NEGATES = frozenset(word_lists()["negations"])  # they change a text to which they are added
 _MOST_CACHED = 2_000
 
 
@@ -29,6 +30,7 @@ class _Words(NamedTuple):
 
     pairs: frozenset[int]
     first: list[int]
+    every: frozenset[str]  # the words, without punctuation
 
 
 def doubles(texts: Sequence[str]) -> dict[int, int]:
@@ -55,8 +57,10 @@ def doubles(texts: Sequence[str]) -> dict[int, int]:
 
 @lru_cache(_MOST_CACHED)  # called for each block, then for the merge
 def _words(text: str) -> _Words:
-    pairs = frozenset(map(hash, pairwise(["", *text.casefold().split()]))) or frozenset([0])
-    return _Words(pairs, sorted(pairs)[: len(pairs) - ceil(_ALIKE * len(pairs)) + 1])
+    folded = text.casefold()
+    pairs = frozenset(map(hash, pairwise(["", *folded.split()]))) or frozenset([0])
+    first = sorted(pairs)[: len(pairs) - ceil(_ALIKE * len(pairs)) + 1]
+    return _Words(pairs, first, frozenset(WORD.findall(folded)))
 
 
 def _alike(words: _Words, other: _Words) -> bool:
@@ -64,7 +68,10 @@ def _alike(words: _Words, other: _Words) -> bool:
     if few < _ALIKE * many:
         return False
     common = len(words.pairs & other.pairs)
-    return common >= _ALIKE * (few + many - common)
+    if common < _ALIKE * (few + many - common):
+        return False
+    more, less = words.every - other.every, other.every - words.every
+    return not (more and less) and _NEGATES.isdisjoint(more | less)
 
 
 _AGREED = 0.25
@@ -90,8 +97,9 @@ def merge(
     - The rank is the weight times the best relevance that the recall's block reports, if any.
 
     With equal ranks, the block that is configured first has priority. A recall is left out if the
-    window shows all its sources. Of near-duplicates, only the first stays. Near-duplicates have the
-    same names and identifiers, and four of five pairs of words in common.
+    window shows all its sources. Of near-duplicates, only the first stays. Near-duplicates have
+    the same names and identifiers, and four of five pairs of words in common. One of them has all
+    words of the other: a replaced word may be another value ("is called Lulu").
 
     Args:
         shown: The messages that the window shows whole.

@@ -15,7 +15,9 @@ from agent_memory.core.text import (
     WORD,
     names,
     sentences,
+    terms,
     unaccented,
+    word_count,
     word_lists,
 )
 
@@ -44,7 +46,6 @@ _PRONOUN = re.compile(
 )
 _NOUN = re.compile(r"\b(?:my|our|the|an?)\b", re.IGNORECASE)
 
-_SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 _ENDS_WITH_QUESTION = re.compile("[?\u061f\uff1f\u037e\u055e\u1367]\\s*\\Z|[か吗呢까][。.]?\\s*\\Z")
 _ASKS = re.compile(f"[?\u061f\uff1f\u037e\u055e\u1367]|{_ENDS_WITH_QUESTION.pattern}")
 
@@ -124,12 +125,12 @@ def asks(text: str) -> bool:
     return _ASKS.search(text) is not None or _OPENS_QUESTION.search(text) is not None
 
 
-def count_question_words(sentence: str) -> int:
+def count_question_words(sentence: str) -> float:
     """Count the words of the question in a sentence: in "I moved, where is it?", the last three."""
     opened = _OPENS_QUESTION.search(sentence)
     if opened is None:
-        return len(sentence.split()) if _ASKS.search(sentence) else 0
-    return len(sentence[opened.start() :].strip(" ,;:").split())
+        return word_count(sentence) if _ASKS.search(sentence) else 0
+    return word_count(sentence[opened.start() :].strip(" ,;:"))
 
 
 def ends_with_question(text: str) -> bool:
@@ -203,10 +204,9 @@ def _is_follow_up(text: str) -> bool:
     Such a question begins with "and", has a pronoun but no noun before it, or has at most one word
     that is not a stop word ("Of what and how much?").
     """
-    if len(text.split()) > _LONGEST_FOLLOW_UP or not asks(text):
+    if word_count(text) > _LONGEST_FOLLOW_UP or not asks(text):
         return False
-    informative = [word for word in WORD.findall(text.casefold()) if word not in STOP_WORDS]
-    if _CONTINUES.search(text) is not None or len(informative) <= 1:
+    if _CONTINUES.search(text) is not None or word_count(" ".join(terms(text))) <= 1:
         return True
     pronoun = _PRONOUN.search(text)
     before = text[: pronoun.start()] if pronoun else ""
@@ -218,7 +218,7 @@ def query_text(text: str) -> str:
     text = text.strip()
     if len(text) > MOST:
         text = _at_the_ends(text)
-    every = _SENTENCES.split(text)
+    every = sentences(text)
     relevant = [sentence for sentence in every if not is_small_talk(sentence)]
     return " ".join(relevant) if 0 < len(relevant) < len(every) else text
 
@@ -236,7 +236,7 @@ def _sentences(text: str) -> list[str]:
     breaks = [match.end() for match in SENTENCE.finditer(begin)]
     first = next((match.end() for match in SENTENCE.finditer(end)), 0)
     ends = [begin[: breaks[-1]] if breaks else begin, end[first:]]
-    every = [sentence for end in ends for sentence in _SENTENCES.split(end)]
+    every = [sentence for end in ends for sentence in sentences(end)]
     return [sentence for sentence in every if asks(sentence)] or ends
 
 

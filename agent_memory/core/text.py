@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
+SENTENCE = re.compile(r"(?<=[.!?\u061f\u06d4\u0964])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _SPACE = re.compile(r"\s+")
 _MARKED = ((0x0483, 0x0E00), (0x0F18, 0x0FC7), (0x1B00, 0x1CD0), (0xA800, 0xAC00))
@@ -47,6 +47,13 @@ _ACCENTS = re.compile("[\u0300-\u036f]+")
 _LETTERS = f"[^\\W_]+(?:[\u0300-\u036f{_MARKS}][\u0300-\u036f{_MARKS}\u200c\u200d]*[^\\W_]*)*"
 WORD = re.compile(f"{_LETTERS}(?:['\u2019]{_LETTERS})*")
 """A word: letters and digits, their combining marks (such as Indic vowels), inner apostrophes."""
+RUN = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+)"
+)
+"""A run of characters that is indexed by pairs. Its script puts no blanks between words (Thai, Lao,
+Burmese, Khmer, kana, Han), or attaches particles to words (Hangul)."""
+_HANGUL = "\uac00\ud7a3"
 _IDENTIFIER = re.compile(
     r"https?://[^\s<>\"')]+"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
@@ -60,19 +67,10 @@ _CALENDAR = re.compile(
     r"|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{1,2}(?::\d\d){1,2}(?:[ap]m)?"
 )
 _CODE_DIGITS = 4
-_NAME = re.compile(r"(?<![.!?。]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+)*\b")
-_STOP_WORDS = (
-    "a about after all also am an and any are as at be because been before being but by can could "
-    "did do does doing don't for from had has have having he her here hers him his how i i'm if in "
-    "into is it it's its just like me more most my no not of on or our out over please she should "
-    "so some such than that that's the their them then there these they this those through to too "
-    "up us very was we were what what's when where which while who why will with would you you're "
-    "your yours"
+_UPPER, _LOWER = (
+    "".join(filter(is_of, map(chr, range(0x530)))) for is_of in (str.isupper, str.islower)
 )
-STOP_WORDS = frozenset(_STOP_WORDS.split())
-
-LIST_KINDS = (" common", " first", " second")
-"""For each language but English, words.txt has sections whose names end with these texts."""
+_NAME = re.compile(f"(?<![.!?。]\\s)(?<!^)\\b[{_UPPER}][{_LOWER}]+(?:\\s[{_UPPER}][{_LOWER}]+)*\\b")
 
 
 @cache
@@ -81,6 +79,11 @@ def word_lists() -> dict[str, list[str]]:
     text = Path(__file__).with_name("words.txt").read_text("utf-8")
     sections = (part.partition("]\n") for part in text.split("\n[")[1:])
     return {name: words.split() for name, _, words in sections}
+
+
+STOP_WORDS = frozenset(word_lists()["english stop words"])
+LIST_KINDS = (" common", " first", " second")
+"""For each language but English, words.txt has sections whose names end with these texts."""
 
 
 def sentences(text: str) -> list[str]:
@@ -102,19 +105,48 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 def last_break(text: str, upto: int) -> int:
     """Return the index, up to `upto`, at which to cut a text after a sentence, or else a word.
 
-    The end of a sentence counts only in the second half. Return `upto` if no word ends before it.
+    Only ends in the second half count: scripts without blanks have few. Otherwise return `upto`.
     """
-    ends = [match.start() for match in SENTENCE.finditer(text[: upto + 1])]
-    if ends and ends[-1] * 2 >= upto:
-        return ends[-1]
-    words = [match.start() for match in _SPACE.finditer(text[: upto + 1])]
-    return words[-1] if words and words[-1] > 0 else upto
+    for pattern in (SENTENCE, _SPACE):
+        ends = [match.start() for match in pattern.finditer(text[: upto + 1])]
+        if ends and ends[-1] * 2 >= upto > 0:
+            return ends[-1]
+    return upto
 
 
 def terms(text: str) -> list[str]:
-    """Return the words of a text in lower case, without stop words and without a plural s."""
+    """Return the words of a text in lower case, without stop words and without a plural s.
+
+    The words of a `RUN` are pairs of characters.
+    """
     words = (word.lower().replace("\u2019", "'") for word in WORD.findall(text))
-    return [_stem(word) for word in words if word not in STOP_WORDS]
+    if not text.isascii():
+        parts = (part for word in words for part in RUN.split(word))
+        words = (term for part in parts for term in (pairs(part) if RUN.match(part) else [part]))
+    return [_stem(word) for word in words if word and word not in STOP_WORDS]
+
+
+def word_count(text: str) -> float:
+    """Count the words of a text. Two characters of a `RUN` count as one word."""
+    if text.isascii():
+        return len(text.split())
+    return len(RUN.sub(" ", text).split()) + sum(len(run) for run in RUN.findall(text)) / 2
+
+
+@cache
+def _common_words() -> frozenset[str]:
+    names = [name + kind for name in ("chinese", "japanese", "korean") for kind in LIST_KINDS]
+    return frozenset(word for name in names for word in word_lists()[name])
+
+
+def pairs(run: str) -> list[str]:
+    """Return the words of a `RUN`: each pair of neighbouring characters, except common words.
+
+    A run of one character is a word. A run of three or more that begins in Hangul is also one word.
+    """
+    is_word = len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1])
+    words = [*([run] if is_word else []), *(run[at : at + 2] for at in range(len(run) - 1))]
+    return [word for word in words if word not in _common_words()]
 
 
 def _stem(word: str) -> str:

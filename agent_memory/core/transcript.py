@@ -228,16 +228,16 @@ def excerpt(
 ) -> str:
     """Return the sentences of a text that are most relevant to a question, within `limit` tokens.
 
-    The relevance of a sentence is its `nearness`, or the share of the question's words in it. Of
+    The relevance of a sentence is the share of the question's words in it, plus its `nearness`. Of
     equally relevant sentences, those near the best one come first. If even the best sentence is too
     long, it is cut. An ellipsis marks omitted text.
     """
     if count(text) <= limit:
         return text
     spans = sentence_spans(text) or [(0, len(text))]
-    scores = nearness
-    if len(scores) != len(spans):
-        scores = overlap_scores(question, [text[start:end] for start, end in spans])
+    scores = overlap_scores(question, [text[start:end] for start, end in spans])
+    if len(nearness) == len(spans):
+        scores = [*map(sum, zip(scores, nearness, strict=True))]
     best = max(range(len(spans)), key=lambda place: scores[place])
     shown = _shown(text, spans, [best])
     if count(shown) > limit:
@@ -264,7 +264,8 @@ def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
             runs.append([place])
         else:
             best[place] = recall
-    runs.sort(key=lambda run: _at(recalls[run[0]]))
+    places = [(it.block, *it.sources[:1], part_of(it.metadata).number) for it in recalls]
+    runs.sort(key=lambda run: places[run[0]])  # the order of the log
     for before, run in reversed(list(pairwise(runs))):
         if _follows(recalls[before[0]], recalls[run[0]]):
             before += run
@@ -274,11 +275,6 @@ def joined(recalls: Sequence[Recall], blocks: Collection[str]) -> list[Recall]:
             place = min(run)
             best[place] = _passage([recalls[at] for at in run], recalls[place])
     return [best[place] for place in sorted(best)]
-
-
-def _at(recall: Recall) -> tuple[str, str, int, int]:
-    """Return the sort key for the order of the log."""
-    return (recall.block, *recall.sources[0], part_of(recall.metadata).number)
 
 
 def _follows(first: Recall, second: Recall) -> bool:

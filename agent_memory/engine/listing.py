@@ -190,7 +190,7 @@ def _of(recalls: Sequence[Recall], older_than: timedelta | None) -> list[Surplus
     aged = _aged(recalls, older_than)
     old = {item.recall.id for item in aged}
     fresh = [recall for recall in recalls if recall.id not in old][::-1]
-    twice = doubles([recall.text for recall in fresh])
+    twice = doubles([recall.text.removeprefix(f"{recall.id}: ") for recall in fresh])
     same = [Surplus(fresh[at], "duplicate", fresh[of]) for at, of in sorted(twice.items())]
     return aged + same[::-1]
 

@@ -23,7 +23,8 @@ class StaticMemory(Block):
     """Read-only facts for every user and session.
 
     If all facts fit into the token limits, all are recalled. Otherwise the most relevant facts are
-    recalled. With `choose`, only the facts that a model chooses are recalled.
+    recalled. With `choose`, only the facts that a model chooses are recalled. A search ranks facts
+    by the query's words in them, among the results of other blocks.
 
     Attributes:
         facts: Texts, plain JSON or pydantic models. If a fact is a dict, its key `text` or
@@ -78,14 +79,16 @@ class StaticMemory(Block):
 
     def get(self, scope: Scope, message: Message | None, limit: int) -> list[Recall]:
         scores = overlap_scores(message.text() if message else "", [*self._texts.values()])
+        choose = None if message is None or scope.floor == 0 else self.choose
         # a score of at least 1 places configured facts before the recalls of other blocks
+        first = scope.in_context or choose is not None
         recalls = [
-            Recall(self.name, fact_id, text, 1 + score)
+            Recall(self.name, fact_id, text, first + score, relevance=None if first else score)
             for (fact_id, text), score in zip(self._texts.items(), scores, strict=True)
         ]
         ranked = sorted(recalls, key=lambda recall: -recall.score)
-        if self.choose is not None and message is not None and scope.floor > 0:
-            ranked = self.choose.choose(self.resources, message.text(), ranked)
+        if choose is not None and message is not None:
+            ranked = choose.choose(self.resources, message.text(), ranked)
         return ranked[:limit]
 
     def update(self, scope: Scope, entries: Sequence[Entry]) -> None:

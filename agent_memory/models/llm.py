@@ -106,7 +106,10 @@ class LLM(Provider):
                 self.check_complete(call, stream.stream)
                 response = load_litellm().stream_chunk_builder(read, messages=list(messages))
         except GeneratorExit:
-            self.charges.left(call, "".join(map(_text_of, read)))
+            self.charges.left(
+                call,
+                "".join(chunk.choices[0].delta.content or "" for chunk in read if chunk.choices),
+            )
             raise
         finally:
             stream.close()
@@ -228,10 +231,6 @@ class Reading(Iterator[Any]):
                     close()
             finally:
                 self._lock.release()
-
-
-def _text_of(chunk: Any) -> str:
-    return (chunk.choices[0].delta.content if chunk.choices else None) or ""
 
 
 def _says_something(message: Any) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from agent_memory.core.query_text import asks, asks_assistant, asks_for_all
-from agent_memory.core.text import identifiers, names
+from agent_memory.core.text import identifiers, names, word_count
 from agent_memory.retrieval.corrections import Newer, corrected, move_next_to, newest_of_a_form
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import (
@@ -54,7 +54,7 @@ def answers(
             statement that it corrects. In a search it usually follows.
     """
     results = [hit for hit in hits if hit.relevance >= least]
-    are_keywords = not asks(question) and len(question.split()) < _SENTENCE
+    are_keywords = not asks(question) and word_count(question) < _SENTENCE
     if in_context or not are_keywords:  # a keyword search returns questions with the words too
         results = informative_hits(question, results)
     if corrects:

@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from agent_memory.core.text import word_count
 from agent_memory.core.transcript import WHOLE, Part
 from agent_memory.retrieval.dates import MONTHS
 from agent_memory.retrieval.languages import ENGLISH, elected, vote_of
@@ -186,7 +187,7 @@ PLACE = np.dtype(
 )
 """The place and size of a record. `session` is `term_of` the session id. `seq` is 0 for a record
 without neighbours. `day` is `date.toordinal`. `part` is the number of the passage. `words` counts
-the words of the message. `asks` is the percentage of the message's words that are in questions."""
+the words of the record. `asks` is the percentage of the message's words that are in questions."""
 
 SPEAKER = "\0speaker "
 """Prefix of speaker terms. No word of a text contains a zero byte."""
@@ -212,7 +213,6 @@ class Turn:
     part: Part = WHOLE  # the place of the passage in its message
     session_id: str = ""
     seq: int = 0
-    words: int = 0  # number of words of the whole message; 0 to count those of `text`
 
     def __str__(self) -> str:
         """Return the text to index, after the speaker's name.
@@ -308,7 +308,7 @@ def _alone(count: int) -> np.ndarray:
 
 
 def _place(turn: Turn) -> tuple[int, ...]:
-    words = min(turn.words or len(turn.text.split()), _MOST_WORDS)
+    words = min(int(word_count(turn.text)), _MOST_WORDS)
     asks = question_share(turn.text) if turn.part.of == 1 else 0
     day = turn.local_time.toordinal()
     return term_of(turn.session_id), turn.seq, day, turn.part.number, words, asks

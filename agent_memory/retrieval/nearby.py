@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from agent_memory.core.query_text import ends_with_question, is_small_talk
-from agent_memory.core.text import sentences
+from agent_memory.core.text import sentences, word_count
 from agent_memory.retrieval.answers import informative_hits
 from agent_memory.retrieval.corrections import move_next_to
 from agent_memory.retrieval.score import GAP, SHORT
@@ -97,7 +97,7 @@ def _behind(results: list[TextHit], first: TextHit, hit: TextHit) -> list[TextHi
 
 def _answers(answer: TextHit, question: TextHit) -> bool:
     """Return whether a statement is a short answer to the question of the hit before it."""
-    if len(answer.text.split()) > SHORT or not _is_near(answer, question):
+    if word_count(answer.text) > SHORT or not _is_near(answer, question):
         return False
     if answer.speaker == question.speaker:
         return False

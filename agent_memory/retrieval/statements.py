@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from agent_memory.core.query_text import asks, count_question_words, ends_with_question, requests
 from agent_memory.core.records import Hit, Record
 from agent_memory.core.text import names as names_in
-from agent_memory.core.text import sentences, word_lists
+from agent_memory.core.text import sentences, word_count, word_lists
 from agent_memory.retrieval.dates import MONTHS, NUMBERS, WEEKDAYS
 from agent_memory.retrieval.languages import languages_of
-from agent_memory.retrieval.words import words, words_up_to
+from agent_memory.retrieval.words import words
 
 FULL = 12
 """A message with at least this number of words is long enough to state something."""
@@ -35,13 +35,14 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 """A tag question: the text before it is a statement."""
+_SEEN = 500  # number of characters in which a long text has more than `FULL` words
 _SAME = 0.6  # minimum share of a question's words in a clause that repeats the question
 
 
 @lru_cache(_MOST_CACHED)
 def only_asks(text: str) -> bool:
     """Return whether a text is a question, and too short to state anything else."""
-    return words_up_to(FULL, text) < FULL and ends_with_question(_TAG.sub(".", text))
+    return len(words(text[:_SEEN])) < FULL and ends_with_question(_TAG.sub(".", text))
 
 
 @lru_cache(_MOST_CACHED)
@@ -50,7 +51,7 @@ def question_share(text: str) -> int:
     if not only_asks(text):
         return 0
     parts = sentences(_TAG.sub(".", text))
-    return 100 * sum(map(count_question_words, parts)) // sum(len(part.split()) for part in parts)
+    return int(100 * sum(map(count_question_words, parts)) / sum(map(word_count, parts)))
 
 
 def tells_nothing(
@@ -179,7 +180,7 @@ def messages_in(hits: Iterable[Hit]) -> list[TextHit]:
 
 @lru_cache(_MOST_TEXTS)
 def _message(text: str, speaker: str, is_user: bool) -> tuple[str, str, bool, bool, bool]:
-    """Return the fields of `Said` from the speaker on, without the place."""
+    """Return the fields of `TextHit` from the speaker on, without the place."""
     text = text.removeprefix(f"{speaker}: ")
     asks = question_share(text) == ALL
     return speaker, text, is_user, asks, is_user and not asks
@@ -215,7 +216,7 @@ def _uncounted(text: str) -> tuple[str, ...]:
 
 
 def leans(text: str, statement: str, about: Sequence[str], question: str) -> bool:
-    if len(text.split()) > FULL:
+    if word_count(text) > FULL:
         return False
     if takes_back(text):
         return True

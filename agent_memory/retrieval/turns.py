@@ -47,7 +47,6 @@ def turns_in(entry: Entry) -> list[Turn]:
     text = full.strip()
     begin = full.index(text)
     spans = passages(text) if text and text != DELETED else []
-    count = len(text.split()) if spans else 0
     return [
         Turn(
             speaker(message),
@@ -57,7 +56,6 @@ def turns_in(entry: Entry) -> list[Turn]:
             Part(number, len(spans), begin + start),
             entry.session_id,
             entry.seq,
-            count,
         )
         for number, (start, end) in enumerate(spans)
     ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from agent_memory.core.text import STOP_WORDS, WORD, unaccented
+from agent_memory.core.text import RUN, STOP_WORDS, WORD, pairs, unaccented
 from agent_memory.retrieval.languages import COMMON_WORDS, ENGLISH, is_latin, script_of
 
 _AFTER_APOSTROPHE = frozenset(["french", "italian"])  # as "école" in "l'école"
@@ -57,19 +57,9 @@ def _stemmer(language: str) -> Any:
     return stemmers[language]
 
 
-RUN = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003134f]+"
-)
-"""A run of characters that is indexed by pairs. Its script puts no blanks between words (Thai, Lao,
-Burmese, Khmer, kana, Han), or attaches particles to words (Hangul)."""
-
-_HANGUL = "\uac00\ud7a3"
-_COMMON_PAIRS = frozenset().union(
-    *(COMMON_WORDS[name] for name in ("chinese", "japanese", "korean"))
-)
 ASCII_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")  # a faster WORD
 _JOINERS = re.compile("[\u200c\u200d]")
+_DIGIT = re.compile(r"(?![0-9])\d")  # a digit of another script
 _MOST_CACHED = 50_000
 _MOST_LANGUAGES = 4  # number of sets of languages for which results are cached
 _WORD = 32
@@ -170,16 +160,6 @@ def _root(written: str, word: str) -> str:
     return written[:same] or word
 
 
-def words_up_to(most: int, text: str) -> int:
-    """Count the words of a text, up to `most`."""
-    count, pieces = 0, text.split()
-    for start in range(0, len(pieces), 4 * most):
-        count += sum(map(len, forms_of.each(pieces[start : start + 4 * most])))
-        if count >= most:
-            return most
-    return count
-
-
 @Cached
 def _words_of(written: str, languages: frozenset[str]) -> tuple[str, ...]:
     """Return the words of one chunk; see `words`."""
@@ -198,6 +178,7 @@ def forms_of(written: str, languages: frozenset[str] = ENGLISH) -> tuple[Forms, 
     """Return the forms of each word in a chunk. Latin words may be in any of `languages`."""
     if not written.isascii():
         folded = unicodedata.normalize("NFKC", written.casefold())
+        folded = _DIGIT.sub(lambda digit: str(unicodedata.digit(digit[0])), folded)
         return tuple(form for word in WORD.findall(folded) for form in _parts(word, languages))
     spellings = ASCII_WORD.findall(written.lower())
     if languages == ENGLISH:
@@ -211,7 +192,7 @@ def _parts(word: str, languages: frozenset[str]) -> Iterator[Forms]:
     for run in RUN.finditer(word):
         if start < run.start():
             yield from _of_letters(word[start : run.start()], languages)
-        yield from (Forms(pair, (pair,)) for pair in pairs(run[0]) if pair not in _COMMON_PAIRS)
+        yield from (Forms(pair, (pair,)) for pair in pairs(run[0]))
         start = run.end()
     if start < len(word):
         yield from _of_letters(word[start:], languages)
@@ -231,14 +212,3 @@ def _of_letters(word: str, languages: frozenset[str]) -> Iterator[Forms]:
     own = [plain] if possible & ENGLISH else []
     stems = [unaccented(stem(word, name)) for name in sorted(possible - ENGLISH)]
     yield Forms(plain, tuple(dict.fromkeys([*own, *stems])))
-
-
-def pairs(run: str) -> Iterator[str]:
-    """Yield the words of a `RUN`: each pair of neighbouring characters.
-
-    A run of one character is a word. A run of three or more that begins in Hangul is also one word.
-    """
-    if len(run) == 1 or (len(run) > 2 and _HANGUL[0] <= run[0] <= _HANGUL[1]):
-        yield run
-    for place in range(len(run) - 1):
-        yield run[place : place + 2]

@@ -57,6 +57,7 @@ def test_search_forgets_only_matching_records() -> None:
     assert DOCK in run("search", "boat", *filters)
     assert "Nothing found" in run("search", "boat", *filters, "--until", "2026-01-02")
     assert "Nothing found" in run("search", "boat", *filters, "--block", "notes")
+    assert "everyone" not in run("search", "doctor", "--user", "ana", "--block", "notes")
     told = run("search", "boat", *filters, "--forget", "--yes")
     assert "0 of 1 forgotten" in told
     assert "--messages" in told

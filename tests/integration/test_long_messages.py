@@ -21,7 +21,7 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.pending_index import Encoded, Waiting
 from agent_memory.models.embedders.base import NoEmbedder
 from agent_memory.retrieval.features import Features, Turn
-from agent_memory.retrieval.turns import record_of_turn
+from agent_memory.retrieval.turns import record_of_turn, spoken
 from agent_memory.stores.base import Store
 from agent_memory.stores.pending import Tail, Tails
 from agent_memory.stores.sql.store import MemoryStore
@@ -132,6 +132,9 @@ def test_every_passage_has_its_own_record(store: Store) -> None:
             assert (at, of) == (number, count)
             text = record.text.removeprefix("user: ").strip("… ")
             assert document()[offset:].startswith(text)
+        turns = [turn for _, turn in spoken(memory.history("s"), ["user"])]
+        features = Features.of_turns(turns, NoEmbedder().encode)
+        assert max(features.places["words"]) < 250  # a passage is as long as itself
         block = memory.blocks["vector"]
         block.update(Scope("ada", "s"), memory.history("s"))
         assert ids(store) == [one.id for one in records]
@@ -287,10 +290,12 @@ def test_a_long_question_recalls_relevant_messages(where: str, blocks: list[Bloc
             assert "Biscuit" in str(memory.get("new", LONG[where], user_id="ada").recalls)
 
 
-def test_a_short_question_is_not_changed() -> None:
-    """Wrong: a short question is copied or shortened."""
+def test_only_thanks_are_removed_from_a_short_question() -> None:
+    """Wrong: a short question is copied or shortened, or thanks in another language stay."""
     message = Message(role="user", content="x" * MOST)
     assert query_message(message) is message
+    for thanks, asked in (("ありがとう。", "猫の名前は何"), ("धन्यवाद। ", "मैं कहाँ रहता हूँ?")):
+        assert query_message(Message(role="user", content=thanks + asked)).text() == asked
 
 
 def test_a_timed_out_search_stops() -> None:

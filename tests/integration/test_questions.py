@@ -273,6 +273,8 @@ def test_a_complete_question_is_not_joined_with_the_previous_one() -> None:
         "It was the green one.",
         "What is one plus one?",
         "How do I write a list in Python?",
+        "次回の委員会はいつ開催しますか\uff1f",
+        "我们家的狗叫什么名字\uff1f",
     ):
         asked = Message(role="user", content=text)
         assert with_earlier(asked, earlier) is asked

@@ -50,6 +50,15 @@ def test_each_filter_returns_only_matching_records(memory: AgentMemory) -> None:
     assert matches(memory, limit=1, roles=["user"], where={"topic": "b"}) == [third]
 
 
+def test_static_facts_do_not_hide_other_results() -> None:
+    """Wrong: a search returns all static facts before the records that match."""
+    facts = [f"Form HR-{number} needs a signature." for number in range(12)]
+    with AgentMemory("memory://", blocks=[StaticMemory(facts=facts)], recall_timeout=30) as memory:
+        note = memory.remember("Ana is allergic to peanuts.", user_id="ana")
+        assert memory.search("What is Ana allergic to?", user_id="ana")[0].text == note.text
+        assert memory.search("Who signs the form HR-7?", user_id="ana")[0].text == facts[7]
+
+
 def test_a_search_with_least_0_returns_even_distant_records(memory: AgentMemory) -> None:
     """Wrong: a search with `least=0.0` returns nothing because no record is relevant."""
     foreign = "Which port does HTTPS use?"

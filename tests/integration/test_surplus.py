@@ -24,6 +24,9 @@ DOCK = "The boat lies at the eastern dock of the old harbour, next to the blue l
 def shares(one: str, other: str) -> float:
     """The Jaccard index of the pairs of neighbouring words."""
     pairs = [set(zip(["", *t.casefold().split()], t.casefold().split())) for t in (one, other)]  # noqa: B905
+    words = [set(text.split()) for text in (one, other)]
+    if not (words[0] <= words[1] or words[1] <= words[0]):  # a word is replaced
+        return 0.0
     return len(pairs[0] & pairs[1]) / len(pairs[0] | pairs[1]) if pairs[0] | pairs[1] else 1.0
 
 

@@ -270,6 +270,9 @@ def test_near_duplicates_are_merged() -> None:
         ("Ann owes Bob fifty", "Bob owes Ann fifty"),
         (said.format("at 7"), said.format("at 8")),
         (said.format("with Ann"), said.format("with Bob")),
+        (said.format("called lulu"), said.format("called mimi")),
+        (said.format("مشمش"), said.format("لولو")),  # Arabic has no capitals
+        (said.format(""), said.format("").replace("come", "not come")),
         ("yes", "no"),
     ):
         both = [Recall("a", "1", this, 0.9), Recall("a", "2", that, 0.8)]

@@ -77,6 +77,8 @@ def test_an_excerpt_contains_the_answer_to_the_question() -> None:
     lines[1_500] = "The ship of Captain Ahab sails on."
     shown = excerpt("\n".join(lines), "Which ship is Captain Ahab's?", COUNTER.text, 300, MARK)
     assert "Captain Ahab" in shown
+    text = "船は港に着いた。" * 900 + "猫の名前はモチだ。" + "船は港を出た。" * 900
+    assert "猫の名前はモチだ。" in excerpt(text, "猫の名前は何ですか？", COUNTER.text, 300, MARK)
     asking = Shortener(COUNTER, "Which ship is Captain Ahab's?", readable=0)
     message = Message.of({"role": "user", "content": "\n".join(lines)})
     assert "Captain Ahab" in asking.message(message, 300, 7).text()

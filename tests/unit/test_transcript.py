@@ -135,6 +135,7 @@ def test_an_excerpt_shows_the_part_relevant_to_the_question() -> None:
     assert excerpt(text, "Which port?", words, 9) == "… The port is 5432. It is open. …"
     near = (0.1, 0.9, 0.2, 0.1, 0.8, 0.1)
     assert excerpt(text, "?", words, 9, near) == "… Then that. … Then more. …"
+    assert "The port is 5432." in excerpt(text, "Which port?", words, 9, near)
     assert excerpt(text, "Which port?", words, 99) is text
     assert excerpt(text, "First?", words, 5) == "First this.\nThen that. …"
     assert excerpt("one two three four", "four", words, 2) == "one two"

@@ -33,7 +33,7 @@ from agent_memory.retrieval.query import Query
 from agent_memory.retrieval.score import PARTS
 from agent_memory.retrieval.statements import TextHit, leans, messages_in
 from agent_memory.retrieval.vectors import encoding_of
-from agent_memory.retrieval.words import Forms, forms_of, roots, words, words_up_to
+from agent_memory.retrieval.words import Forms, forms_of, roots, words
 from tests.histories import texts
 
 DAY = datetime(2023, 5, 8, tzinfo=UTC)
@@ -47,7 +47,7 @@ DAY = datetime(2023, 5, 8, tzinfo=UTC)
         ("Café CAFÉ cafe\u0301", ["cafe", "cafe", "cafe"]),
         ("Straße \uff21\uff22\uff11", ["strass", "ab1"]),
         ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
-        ("木", ["木"]),
+        ("木 २०२६ ٢٠٢٦ \u06f2", ["木", "2026", "2026", "2"]),
         ("я живу в Москве", ["жив", "москв"]),
         ("GPT4とClaude", ["gpt4", "と", "claud"]),
         ("the of and", []),
@@ -65,12 +65,6 @@ def test_any_text_has_words(text: str) -> None:
     """Wrong: some text raises, or gives an empty word."""
     assert all(words(text))
     assert words(text) == words(text.upper().lower()) or not text.isascii()
-
-
-@given(st.text(), st.integers(1, 5))
-def test_words_are_counted_up_to_a_number(text: str, most: int) -> None:
-    """Wrong: the count stops early, or exceeds its limit."""
-    assert words_up_to(most, text) == min(most, len(words(text)))
 
 
 @pytest.mark.parametrize(
@@ -251,6 +245,7 @@ def test_long_repetitive_text_is_processed_quickly(unit: str) -> None:
 def test_names_are_capitalized_words_inside_sentences() -> None:
     """Wrong: the first word of a sentence is taken for a name."""
     assert names("Hello, I am Sarah Jones. We met Bob.") == ["Sarah Jones", "Bob"]
+    assert names("mit Jürgen, Łukasz Śliwa и Иваном") == ["Jürgen", "Łukasz Śliwa", "Иваном"]
 
 
 @given(st.lists(texts(), max_size=5), texts())
@@ -290,7 +285,7 @@ def test_a_break_is_after_a_sentence_or_a_word() -> None:
     assert text[: last_break(text, 20)] == "It is approved."
     assert text[: last_break(text, text.index("00 a"))] == "It is approved. The allowance is up to"
     assert text[: last_break(text, 5)] == "It is"
-    assert last_break("unbreakable", 4) == 4
+    assert last_break("unbreakable", 4) == last_break("… unbreakable", 4) == 4
 
 
 SOME = st.frozensets(st.sampled_from(sorted(ALL_LATIN)), min_size=1)
@@ -340,14 +335,6 @@ def test_each_word_has_its_plain_form_in_any_language(text: str, languages: froz
             assert one.stems
             assert all(one.stems)
             assert one.plain in known
-
-
-@given(st.text())
-def test_queries_find_files_stored_before_language_detection(text: str) -> None:
-    """Wrong: a query does not find files stored before languages were detected."""
-    languages = languages_of(text)
-    plain = {one.plain for piece in text.split() for one in forms_of(piece, languages)}
-    assert {term_of(word) for word in plain} <= set(asked(text))
 
 
 @given(st.text())

@@ -112,17 +112,14 @@ def limited(context: list[Any]) -> list[Any]:
     """
     places = range(len(context))
     question = max((at for at in places if context[at].get("role") == "user"), default=0)
-    answered = max((at for at in places[:question] if _is_answer(context[at])), default=-1)
+    said = (at for at in places[:question] if context[at].get("role") == "assistant")
+    answered = max((at for at in said if not neutral.calls_of(context[at])), default=-1)
     return [
         {key: field for key, field in message.items() if key not in _SIGNED}
         if at <= answered and is_counted(message)
         else message
         for at, message in enumerate(context)
     ]
-
-
-def _is_answer(message: Mapping[str, Any]) -> bool:
-    return message.get("role") == "assistant" and not neutral.calls_of(message)
 
 
 def _with_text(call: Any) -> Any:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
@@ -83,13 +84,12 @@ class MiniLMEmbedder:
         return 1 / (1 + math.exp(-small_talk)), general
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Return the encoding of each text. A long text is encoded in parts."""
-        from agent_memory.models.embedders.vectors import parts_of
-
-        model = _models.get(self._threads)
-        split = [parts_of(text) for text in texts]
-        read = iter(model.read([part for parts in split for part, _ in parts]))
-        return [_encoding([(part, at, next(read)) for part, at in parts]) for parts in split]
+        """Return the encoding of each text. Lone surrogates become question marks."""
+        valid = [text.encode("utf-8", "replace").decode() for text in texts]
+        return [
+            _encoding(windows if text.strip() else [])
+            for text, windows in zip(texts, _models.get(self._threads).read(valid), strict=True)
+        ]
 
 
 @cache
@@ -101,23 +101,22 @@ def _intents() -> np.ndarray:
     return np.asarray(np.load(file), np.float32)
 
 
-def _encoding(parts: Sequence[tuple[str, int, _Read]]) -> Encoding:
-    """Combine the parts of a text, each with its position and encoding, into one encoding."""
+def _encoding(windows: Sequence[_Read]) -> Encoding:
     import numpy as np
 
     from agent_memory.retrieval.vectors import NO_STARTS, NO_TOKENS, Encoding
 
     vector = np.zeros(MiniLMEmbedder.dimension, np.float32)
-    for text, _, (mean, _, _) in parts:
-        vector += len(text) * mean
+    for mean, pieces, _ in windows:
+        vector += (1 + len(pieces)) * mean
     length = float(np.linalg.norm(vector))
-    tokens = np.concatenate([NO_TOKENS, *(tokens for _, _, (_, tokens, _) in parts)])
-    starts = np.concatenate([NO_STARTS, *(at + starts for _, at, (_, _, starts) in parts)])
-    return Encoding(vector / length if length else vector, tokens, starts.astype(np.int32))
+    tokens = np.concatenate([NO_TOKENS, *(pieces for _, pieces, _ in windows)])
+    starts = np.concatenate([NO_STARTS, *(starts for _, _, starts in windows)])
+    return Encoding(vector / length if length else vector, tokens, starts)
 
 
 _Read = tuple["np.ndarray", "np.ndarray", "np.ndarray"]
-"""The vector of a short text, its word pieces, and the position at which each piece begins."""
+"""The vector of a window of a text, its word pieces, and the position where each piece begins."""
 
 
 class _Model:
@@ -143,8 +142,9 @@ class _Model:
             ("[SEP]", numbers["[SEP]"]), ("[CLS]", numbers["[CLS]"])
         )
         self._tokenizer.enable_truncation(_MOST_PIECES)
-        # punctuation and stop words are similar to any text, so they are not compared
-        counts = [any(map(str.isalnum, piece)) and piece not in STOP_WORDS for piece in numbers]
+        # punctuation, stop words and unknown words are similar to any text, and are not compared
+        skipped = STOP_WORDS | {"[UNK]"}
+        counts = [any(map(str.isalnum, piece)) and piece not in skipped for piece in numbers]
         self._counts = np.array(counts, np.bool_)
         with folder.joinpath("minilm_projection.npy").open("rb") as file:
             self._projection = np.load(file).astype(np.float32)
@@ -157,18 +157,23 @@ class _Model:
         self._session = onnxruntime.InferenceSession(model_path(), options, providers=cpu)
         _give_back()
 
-    def read(self, texts: Sequence[str]) -> list[_Read]:
-        """Encode short texts. Texts of similar length share a batch, to save padding."""
-        encoded = self._tokenizer.encode_batch(list(texts))
-        order = sorted(range(len(texts)), key=lambda at: len(encoded[at].ids))
-        results: list[Any] = [None] * len(texts)
+    def read(self, texts: Sequence[str]) -> list[list[_Read]]:
+        """Encode texts, each in windows of 256 pieces.
+
+        Windows of similar length share a batch, to save padding.
+        """
+        windows = [[one, *one.overflowing] for one in self._tokenizer.encode_batch(list(texts))]
+        encoded = list(chain.from_iterable(windows))
+        order = sorted(range(len(encoded)), key=lambda at: len(encoded[at].ids))
+        results: list[Any] = [None] * len(encoded)
         batches = [*_batches(order, [len(encoding.ids) for encoding in encoded])]
         for batch in batches:
             for at, result in zip(batch, self._read([encoded[at] for at in batch]), strict=True):
                 results[at] = result
         if len(batches) > 1:  # a single batch, such as a question, must be fast
             _give_back()
-        return results
+        rest = iter(results)
+        return [[next(rest) for _ in own] for own in windows]
 
     def _read(self, batch: Sequence[Any]) -> Iterator[_Read]:
         import numpy as np

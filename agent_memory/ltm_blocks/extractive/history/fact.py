@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from agent_memory.core.records import Source
 from agent_memory.core.settings_model import Duration, Range, SettingsModel, Weight
+from agent_memory.core.text import word_lists
 from agent_memory.ltm_blocks.extractive.history.claims import Claim, Kind
 from agent_memory.ltm_blocks.extractive.history.periods import Period, Precision, written
 from agent_memory.retrieval.words import words
@@ -232,14 +233,8 @@ ALIKE = 0.35
 _MOST_CACHED = 10_000
 _MARKS = ".,;:!?\"'`()[]{}<>"
 _MORE_MARKS = "\u2026\u00a1\u00ab\u00bb\u00bf\u201c\u201d\u201e\u2018\u2013\u2014\u3001\u3002"
-_SMALL_WORDS = "a also am an are is just really the user very"
-_CLAUSE_WORDS = "and but or that where which while who whose"
-_PLACING_WORDS = (
-    "about after against along among around as at before behind below between by during for from "
-    "in into near of off on over since through till to towards under until with within without"
-)
 _SMALL, _CLAUSES, _PLACING = (
-    frozenset(some.split()) for some in (_SMALL_WORDS, _CLAUSE_WORDS, _PLACING_WORDS)
+    frozenset(word_lists()[f"fact {kind} words"]) for kind in ("small", "clause", "placing")
 )
 
 
