@@ -9,6 +9,7 @@ from functools import partial, wraps
 from inspect import iscoroutinefunction
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from agent_memory.core.context import MemoryContext
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.ltm_blocks.base import record_id
 
@@ -38,6 +39,12 @@ def threaded(
 def value_of(setting: str | Callable[[S], str | None] | None, run: S) -> str | None:
     """Return a user or a session that is set, or that a function returns for a run."""
     return setting(run) if callable(setting) else setting
+
+
+def before_question(context: MemoryContext, text: str) -> str:
+    """Return the recalls in the text of a context's last message, which ends with the question."""
+    # `asked` is empty if the window already ends with the question
+    return text.removesuffix((context.question or context.messages[-1]).text()).strip()
 
 
 def locked(memory: AgentMemory, *names: str) -> AbstractContextManager[None]:

@@ -1,10 +1,4 @@
-"""Providers for Microsoft's Agent Framework that store and recall with an `AgentMemory`.
-
-agent = Agent(client=client, context_providers=[
-    AgentMemoryHistoryProvider(memory, user_id="ana"),
-    AgentMemoryContextProvider(memory, user_id="ana"),
-])
-"""
+"""Providers for Microsoft's Agent Framework that store and recall with an `AgentMemory`."""
 
 from __future__ import annotations
 
@@ -19,7 +13,7 @@ from agent_memory.core.rendering import items_of
 from agent_memory.core.text import listed_text
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import AgentMemoryError, MissingExtra
-from agent_memory.integrations.adapting import threaded, value_of
+from agent_memory.integrations.adapting import before_question, threaded, value_of
 
 try:
     from agent_framework import AgentSession, ContextProvider, HistoryProvider, Message
@@ -32,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 _QUESTION = "agent_memory_question"
 """The key in the state that `before_run` passes to `get_messages`."""
+
+_RECENT = 100
+"""The number of newest messages in which approvals are pending."""
 
 _NONE = "default"
 """The session id of runs that have none."""
@@ -93,13 +90,18 @@ class AgentMemoryHistoryProvider(HistoryProvider):
 
     def _context(self, name: str, question: str | None) -> list[Message]:
         session = self._memory.session(name, self._user_id)
-        items = session.get(question, format=AGENT_FRAMEWORK).to_messages()
-        for entry in session.history(last=1):  # a context has no call without its result
-            newest = items_of(entry.message, AGENT_FRAMEWORK)
-            items += [item for item in newest if _awaits_approval(item) and item not in items]
+        context = session.get(question, format=AGENT_FRAMEWORK)
+        items = context.to_messages()
         chat = [Message.from_dict(exact.read(item)) for item in items]
-        if question and chat[-1].role == "user" and chat[-1].text == question:
-            del chat[-1]  # the run adds its own messages
+        if question:  # the run adds its own messages
+            recalls = before_question(context, chat.pop().text)
+            chat += [Message("user", [recalls])] if recalls else []
+        log = [entry.message for entry in session.history(last=_RECENT)]
+        recent = [item for message in log for item in items_of(message, AGENT_FRAMEWORK)]
+        decided = _approvals(recent, "response")
+        for item in recent:  # a context has no call without its result
+            if _approvals([item], "request") - decided and item not in items:
+                chat.append(Message.from_dict(exact.read(item)))
         return chat
 
     @threaded
@@ -185,12 +187,14 @@ class AgentMemoryContextProvider(ContextProvider):
 
 def _question(context: Any) -> str | None:
     """Return the text of the user's newest message in a run's input."""
-    texts = [item.text for item in context.input_messages if item.role == "user" and item.text]
-    return texts[-1] if texts else None
+    texts = [item.text for item in context.input_messages if item.role == "user"]
+    return next(filter(str.strip, reversed(texts)), None)
 
 
-def _awaits_approval(item: dict[str, Any]) -> bool:
-    return any(part.get("type") == "function_approval_request" for part in item["contents"])
+def _approvals(items: Sequence[dict[str, Any]], kind: str) -> set[str]:
+    """Return the ids of the approvals that messages request, or respond to."""
+    parts = (part for item in items for part in item["contents"])
+    return {part["id"] for part in parts if part.get("type") == f"function_approval_{kind}"}
 
 
 def _storable(message: Message) -> MemoryMessage:

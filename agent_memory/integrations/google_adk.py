@@ -1,8 +1,4 @@
-"""Session and memory services for Google's ADK that store in an `AgentMemory`.
-
-Runner(agent=agent, app_name="app", session_service=AgentMemorySessionService(memory),
-       memory_service=AgentMemoryMemoryService(memory))
-"""
+"""Session and memory services for Google's ADK that store in an `AgentMemory`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
-"""Middleware and a chat history for LangChain that use an `AgentMemory`.
-
-agent = create_agent(model, tools, middleware=[AgentMemoryMiddleware(memory, user_id="ana")])
-agent.invoke({"messages": [...]}, {"configurable": {"thread_id": "chat-1"}})
-"""
+"""Middleware and a chat history for LangChain that use an `AgentMemory`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -33,6 +30,9 @@ __all__ = ["AgentMemoryChatMessageHistory", "AgentMemoryMiddleware"]
 
 IdSource = str | Callable[[Runtime[Any]], str | None] | None
 
+_TOOL = re.compile(r"(.*\btools:[^|]*(?:\|\d+)?)\|")
+"""The namespace of a node in an agent that a tool runs; the group is the namespace of this run."""
+
 
 class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """Gives an agent long-term memory of users and chats, within a token budget.
@@ -48,7 +48,7 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         user_id: The user: an id, or a function of LangGraph's `Runtime`, such as
             `lambda runtime: runtime.context.user_id`. Never use a model's output.
         session_id: The chat: an id, or a function of the `Runtime`. By default, it is the run's
-            thread.
+            thread; if a tool runs the agent, "THREAD/NAMESPACE".
     """
 
     def __init__(
@@ -91,9 +91,10 @@ class AgentMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _store(self, messages: Sequence[BaseMessage], runtime: Runtime[Any]) -> Session:
         user_id = value_of(self._user_id, runtime)
-        session_id = value_of(self._session_id, runtime)
-        if session_id is None and runtime.execution_info is not None:
-            session_id = runtime.execution_info.thread_id
+        session_id, info = value_of(self._session_id, runtime), runtime.execution_info
+        if session_id is None and info is not None and info.thread_id is not None:
+            within = _TOOL.match(info.checkpoint_ns)
+            session_id = f"{info.thread_id}/{within[1]}" if within else info.thread_id
         if session_id is None:
             raise InvalidInput(
                 "The run has no thread. Give a thread_id in its config's "

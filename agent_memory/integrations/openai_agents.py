@@ -1,15 +1,9 @@
-"""Sessions for OpenAI's Agents SDK that store in an `AgentMemory`.
-
-session = AgentMemorySession(memory, "chat-1", user_id="ana")
-await Runner.run(agent, "Where do I live?", session=session, run_config=RunConfig(
-    session_input_callback=session.recalled))
-"""
+"""Sessions for OpenAI's Agents SDK that store in an `AgentMemory`."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from typing import Any, TypeVar, cast
 
@@ -20,7 +14,7 @@ from agent_memory.core.messages import Message
 from agent_memory.core.rendering import items_of
 from agent_memory.engine.memory import AgentMemory
 from agent_memory.errors import InvalidMessage, MissingExtra
-from agent_memory.integrations.adapting import threaded
+from agent_memory.integrations.adapting import before_question, threaded
 
 try:
     from agents.items import TResponseInputItem
@@ -119,8 +113,9 @@ class AgentMemorySession:
         question = next((text for item in reversed(new_items) if (text := _question(item))), None)
         context = self._session.get(question, format=RESPONSES)
         items = context.to_messages()
-        if question is not None and items and _question(items[-1]) == question:
-            items = items[:-1]  # the question is among the new items
+        if question is not None and items:  # the question itself is among the new items
+            recalls = before_question(context, _question(items.pop()) or "")
+            items += [{"role": "user", "content": recalls}] if recalls else []
         history[:] = cast("Items", items)  # the SDK stores each returned item that is in no list
         return [*history, *new_items]
 
@@ -132,7 +127,7 @@ def _question(item: Any) -> str | None:
     if isinstance(content, list):
         texts = [part.get("text") or "" for part in content if isinstance(part, dict)]
         content = "\n".join(text for text in texts if text)
-    return content or None if isinstance(content, str) else None
+    return content if isinstance(content, str) and content.strip() else None
 
 
 def _storable(item: Any) -> Message:
@@ -160,7 +155,6 @@ async def _finished(call: Callable[[], T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        with suppress(Exception):  # the caller gets the cancellation instead of this error
-            task.result()
+        task.exception()  # marks the error as retrieved: the caller gets the cancellation
         raise cancelled
     return task.result()

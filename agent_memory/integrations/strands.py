@@ -1,7 +1,4 @@
-"""A session manager and a repository for Strands that store in an `AgentMemory`.
-
-agent = Agent(session_manager=AgentMemorySessionManager("chat-1", memory, user_id="ana"))
-"""
+"""A session manager and a repository for Strands that store in an `AgentMemory`."""
 
 from __future__ import annotations
 

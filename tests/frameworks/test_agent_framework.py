@@ -4,11 +4,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from agent_framework import AgentSession, Content, Message, SessionContext
 
 from agent_memory import AgentMemory
 from agent_memory.core.formats.frameworks import AgentFramework
 from agent_memory.integrations.agent_framework import (
+    _QUESTION,
     AgentMemoryContextProvider,
     AgentMemoryHistoryProvider,
 )
@@ -35,8 +37,6 @@ def test_a_history_is_returned_unchanged(memory: AgentMemory) -> None:
         assert await kept.get_messages("t") == []
         await kept.save_messages(None, messages[:1])
         assert len(await kept.get_messages(None)) == 1
-        short = AgentMemoryHistoryProvider(memory, user_id="ana", within_budget=True)
-        assert [one.role for one in await short.get_messages("s")][-2:] == ["tool", "assistant"]
 
     asyncio.run(talk())
 
@@ -65,23 +65,22 @@ def test_a_run_receives_the_memory_of_its_user(memory: AgentMemory) -> None:
     asyncio.run(talk())
 
 
-def test_a_run_within_the_budget_gets_recalls_for_its_question(memory: AgentMemory) -> None:
+@pytest.mark.parametrize(("role", "length"), [("system", 1), ("system", 2_000), ("user", 1)])
+def test_a_run_within_the_budget_gets_recalls_for_its_question(role: Any, length: int) -> None:
     """Wrong: the recalls are for the previous question, or the question is sent twice."""
+    memory = AgentMemory(store="memory://", max_tokens=500, memory_role=role)
     memory.update("earlier", "My cat is called Mia.", user_id="ana")
     provider = AgentMemoryHistoryProvider(memory, user_id="ana", within_budget=True)
-    question = "What is my cat called?"
+    question = "What is my cat called?" + " Mia" * (length - 1)
     context = SessionContext(session_id="s", input_messages=[Message("user", [question])])
-
-    async def talk() -> list[str]:
-        await provider.save_messages("s", [Message("user", ["Hi."]), Message("assistant", ["Hi."])])
-        given: Any = {"agent": None, "session": AgentSession(), "context": context, "state": {}}
-        await provider.before_run(**given)
-        return [one.text for one in context.get_messages(include_input=True)]
-
-    sent = asyncio.run(talk())
+    memory.update("s", ["Hi.", {"role": "assistant", "content": "Hi."}])
+    given: Any = {"agent": None, "session": AgentSession(), "context": context, "state": {}}
+    asyncio.run(provider.before_run(**given))
+    sent = [one.text for one in context.get_messages(include_input=True)]
     assert "Mia" in str(sent)
     assert sent[-1] == question
-    assert sent.count(question) == 1
+    assert str(sent).count("What is my cat") == 1
+    memory.close()
 
 
 def test_a_call_that_a_person_approves_is_in_the_context(memory: AgentMemory) -> None:
@@ -90,12 +89,15 @@ def test_a_call_that_a_person_approves_is_in_the_context(memory: AgentMemory) ->
     call = Content.from_function_call("c", "delete", arguments={"path": "x"})
     asked = Content.from_function_approval_request("c", call)
     chat = [Message("user", ["Delete x."]), Message("assistant", [call, asked])]
-
-    async def talk() -> list[Message]:
-        await provider.save_messages("s", chat)
-        return await provider.get_messages("s")
-
-    assert [one.to_dict() for one in asyncio.run(talk())] == [one.to_dict() for one in chat]
+    asyncio.run(provider.save_messages("s", chat))
+    memory.update("s", ["Wait!", {"role": "assistant", "content": "Yes?"}])
+    sent = asyncio.run(provider.get_messages("s", state={_QUESTION: "What is x?"}))
+    assert [one.text for one in sent] == ["Delete x.", "Wait!", "Yes?", ""]
+    assert sent[-1].to_dict() == chat[-1].to_dict()
+    answer = Message("user", [asked.to_function_approval_response(True)])
+    asyncio.run(provider.save_messages("s", [answer]))
+    sent = asyncio.run(provider.get_messages("s"))
+    assert chat[-1].to_dict() not in [one.to_dict() for one in sent]
 
 
 def test_a_chat_message_survives_a_format_round_trip() -> None:

@@ -77,8 +77,9 @@ def test_a_run_receives_recalls_of_another_session(memory: AgentMemory) -> None:
     asyncio.run(talk())
 
 
-def test_a_run_stores_only_its_own_items() -> None:
-    """Wrong: the SDK stores the recalls, or stores shortened messages a second time."""
+@pytest.mark.parametrize("role", ["system", "user"])
+def test_a_run_stores_only_its_own_items(role: Any) -> None:
+    """Wrong: the SDK stores the recalls or shortened messages, or sends a question twice."""
 
     class Echo(Model):
         async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
@@ -97,14 +98,15 @@ def test_a_run_stores_only_its_own_items() -> None:
         memory.update("monday", "My cat is called Mia.", user_id="ana")
         session = AgentMemorySession(memory, "tuesday", user_id="ana")
         config = RunConfig(session_input_callback=session.recalled, tracing_disabled=True)
-        questions = ["Is my cat called Mia?", "long " * 2_000, "Is my cat called Mia?"]
+        questions = ["Is my cat called Mia?", "A long one: " + "long " * 2_000, "Is Mia my cat?"]
         for question in questions:
             await Runner.run(Agent("a", model=model), question, session=session, run_config=config)
+            assert model.sent.count(question[:21]) == 1
         assert "<memory>" in model.sent
         asked = [item.get("content") for item in await session.get_items()][::2]
         assert asked == questions
 
-    with AgentMemory(store="memory://", max_tokens=500) as memory:
+    with AgentMemory(store="memory://", max_tokens=500, memory_role=role) as memory:
         asyncio.run(talk(memory))
 
 
