@@ -198,11 +198,11 @@ class Compaction:
         if head is None or self.only_cuts:
             return []
         warnings: list[str] = []
-        covered = head.expired if head.summary is None else head.summary.upto
+        covered = _summarized(head)
         if covered < head.start and self._strategy.summary_tokens:
             warnings.append(
                 f"No summary covers the messages {covered + 1} to {head.start} that left the "
-                "window: max_tokens and max_summary_tokens leave it no room. Raise them."
+                "window. The next cut adds them, if max_tokens and max_summary_tokens leave room."
             )
         is_extract = head.summary is not None and head.summary.redo_after is not None
         if is_extract and self._has_failed(head):
@@ -269,8 +269,7 @@ class Compaction:
             most = min(most, before + spare)
         if most < _LEAST_SUMMARY:
             return head.summary  # contexts have a warning about the uncovered messages
-        if head.summary is not None and head.summary.upto < head.start:
-            leaving = [*range_of(self._store, head, head.summary.upto, head.start), *leaving]
+        leaving = [*range_of(self._store, head, _summarized(head), head.start), *leaving]
         failures: list[ModelError] = []
         departure = Departure(
             entries=without_system(leaving),
@@ -318,6 +317,11 @@ class Compaction:
 
         text = clip(summary.text, count, most)
         return replace(summary, text=text, tokens=count(text))
+
+
+def _summarized(head: Head) -> int:
+    """Return the last seq that the session's summary covers, or that the log has not any more."""
+    return head.expired if head.summary is None else head.summary.upto
 
 
 def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:
