@@ -1,7 +1,7 @@
 """Reads data of LangChain, LlamaIndex, OpenAI's Agents SDK, mem0 and Letta, and JSON lines.
 
 LangChain: the database of `SQLChatMessageHistory`, and dumps of `messages_to_dict`. LlamaIndex: the
-file that `SimpleChatStore.persist` writes. The Agents SDK: the database of `SQLiteSession`, with
+file that `SimpleChatStore.persist` writes, and the database of `SQLAlchemyChatStore`. The Agents SDK: the database of `SQLiteSession`, with
 items of the Responses API. JSON lines: one message in each line, with its session.
 
 mem0: results of `get_all` or `history` as JSON, or the history's database. A memory becomes a note
@@ -109,8 +109,26 @@ def _of_langchain(where: str, session: str, own: str | None, item: object, place
     return SourceMessage(session, own, dated(fields, at), where)
 
 
+_CHATS = {"id", "key", "timestamp", "data"}
+
+
 def read_llama_index(source: SourceFiles) -> Iterator[Event]:
-    return read_each(source.files("*.json"), lambda file: read_each(elements(file), _store))
+    if not is_database(source):
+        yield from read_each(source.files("*.json"), lambda file: read_each(elements(file), _store))
+        return
+    for table in _tables(source, _CHATS, "a chat store of LlamaIndex"):
+        yield from read_each(rows(source, table, "timestamp, id"), partial(_chat_row, table))
+
+
+def _chat_row(table: str, row: Element) -> Iterator[Event]:
+    where, values = row
+    part = loaded(where, str(values["data"]))
+    if isinstance(part, Unread):
+        yield part
+        return
+    yield SessionBegin(session := usable(str(values["key"]) or "default"))
+    at = moment(values["timestamp"] / 1e9)
+    yield _of_llama_index(where, session, part.value, f"{table}-{values['id']}", at)
 
 
 def _store(part: Element) -> Iterator[Event]:
@@ -123,19 +141,20 @@ def _store(part: Element) -> Iterator[Event]:
         yield SessionBegin(session)
         for place, message in enumerate(listed(messages), 1):
             where = f"{part.where}, key {key!r}, message {place}"
-            yield _of_llama_index(where, session, message, place)
+            yield _of_llama_index(where, session, message, id_by_place(place, mapping(message)))
 
 
-def _of_llama_index(where: str, session: str, value: object, place: int) -> Event:
+def _of_llama_index(
+    where: str, session: str, value: object, own: str, at: datetime | None = None
+) -> Event:
     raw = dict(mapping(value))
     if not isinstance(raw.get("role"), str):
         return Unread(where, "not a message of LlamaIndex: it has no `role`")
-    own = id_by_place(place, raw)
     more: Mapping[str, Any] = mapping(raw.get("additional_kwargs"))
     if not isinstance(raw.get("blocks"), list):  # before LlamaIndex 0.12, messages had only a text
         raw["blocks"] = [{"block_type": "text", "text": str(raw.pop("content", None) or "")}]
     fields: Json = {"raw": raw, "format": LLAMA_INDEX}
-    at = moment(more.get("timestamp"), more.get("created_at"))
+    at = moment(more.get("timestamp"), more.get("created_at"), at)
     return SourceMessage(session, own, dated(fields, at), where)
 
 
@@ -303,6 +322,8 @@ def _mem0_message(element: Element) -> Iterator[Event]:
 
 _LONGEST = 4_000  # maximum characters of a note
 _ROLES = {"system", "developer", "user", "assistant", "tool"}
+_EVENT = "letta.event"  # the format of messages that contexts do not show
+_EVENTS = {"heartbeat", "login", "system_alert"}  # what Letta writes with the role `user`
 
 
 def read_letta(source: SourceFiles) -> Iterator[Event]:
@@ -349,24 +370,44 @@ def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:
     own = text_in(agent.get("id"))
     session_id = named("letta", stem, own) if own else named("letta", stem)
     yield SessionBegin(session_id, about=titled(agent.get("name")))
+    answers: set[str] = set()
     for number, message in enumerate(listed(agent.get("messages")), 1):
         place = f"{where}, message {number}"
-        yield _letta_message(place, session_id, number, mapping(message))
+        yield _letta_message(place, session_id, number, mapping(message), answers)
 
 
-def _letta_message(where: str, session_id: str, number: int, fields: Mapping[str, Any]) -> Event:
+def _letta_message(
+    where: str, session_id: str, number: int, fields: Mapping[str, Any], answers: set[str]
+) -> Event:
+    """Return a message. `answers` has the ids of the calls that told the user something."""
     role = text_in(fields.get("role"))
     if role == "approval":
         return Skipped("approvals of tools")
     if role not in _ROLES:
         return Unread(where, f"the role {role!r} is unknown")
+    if role == "tool" and str(fields.get("tool_call_id")) in answers:
+        return Skipped("results of send_message")
     # messages of Letta's first releases have a `text`
     text = content_text(fields.get("content")) or text_in(fields.get("text")) or ""
     own = text_in(fields.get("id")) or id_by_place(number, fields)
-    notes = titled(None, model=fields.get("model"))
+    notes, at = titled(None, model=fields.get("model")), moment(fields.get("created_at"))
+    packed = _object(text) if role == "user" else {}
+    if packed.get("type") in _EVENTS:
+        event: Json = {"raw": {"message": dict(fields)}, "format": _EVENT, "metadata": notes}
+        return SourceMessage(session_id, own, dated(event, at), where)
+    if packed.get("type") == "user_message":
+        text = text_in(packed.get("message")) or text
+    calls: list[Json] = []
+    for call in listed(fields.get("tool_calls")) if role == "assistant" else []:
+        function = mapping(mapping(call).get("function"))
+        said = text_in(_object(function.get("arguments")).get("message"))
+        if function.get("name") == "send_message" and said:
+            answers.add(str(call.get("id")))
+            text = f"{text}\n{said}".strip()
+        elif isinstance(call, dict):
+            calls.append(call)
     message: Json = {"role": role, "content": text, "metadata": notes}
-    calls = [call for call in listed(fields.get("tool_calls")) if isinstance(call, dict)]
-    if calls and role == "assistant":
+    if calls:
         message |= {"content": text or None, "tool_calls": calls}
     if role == "tool":
         message["tool_call_id"] = fields.get("tool_call_id")
@@ -374,4 +415,10 @@ def _letta_message(where: str, session_id: str, number: int, fields: Mapping[str
         message["name"] = name
     if not text and not calls and role != "tool":
         return Skipped("empty messages")
-    return SourceMessage(session_id, own, dated(message, moment(fields.get("created_at"))), where)
+    return SourceMessage(session_id, own, dated(message, at), where)
+
+
+def _object(text: object) -> Mapping[str, Any]:
+    """Return the object that a text is in JSON; an empty one for any other value."""
+    part = loaded("", text) if isinstance(text, str) else None
+    return mapping(part.value) if isinstance(part, Element) else {}
