@@ -92,7 +92,7 @@ def test_chatgpt_tool_calls_and_filenames_are_imported(tmp_path: Path, memory: A
 
 
 def test_a_newer_export_adds_only_new_messages(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a newer export stores known messages again."""
+    """Wrong: a newer export stores known messages again, or mixes two branches in a session."""
     path = tmp_path / "conversations.json"
     talk = [gpt("q1"), gpt("a1", "assistant", parent="q1"), gpt("q2", parent="a1")]
     old = [*talk, gpt("a2", "assistant", parent="q2")]
@@ -108,7 +108,13 @@ def test_a_newer_export_adds_only_new_messages(tmp_path: Path, memory: AgentMemo
     anew.append(gpt("q4", parent="a2b"))
     twice(memory, write_json(path, [gpt_chat("c", *anew)]), "chatgpt")
     assert texts(memory, "chatgpt/c~a2b") == ["q2", "a2b", "q4"]
-    assert ids(memory) == ["chatgpt/c", "chatgpt/c~a2b"]
+    anew += [gpt("q5", parent="a1"), gpt("a5", "assistant", parent="q5")]
+    for more in ([], [gpt("a5b", "assistant", parent="q5")], [gpt("q6", parent="a1")]):
+        anew += more
+        twice(memory, write_json(path, [gpt_chat("c", *anew)]), "chatgpt")
+    assert [texts(memory, name) for name in ids(memory)] == [
+        ["q1", "a1", "q2", "a2", "q3"], ["q2", "a2b", "q4"], ["q5", "a5b"], ["q5", "a5"], ["q6"]
+    ]  # fmt: skip
 
 
 def test_claude_blocks_files_and_branches_are_imported(tmp_path: Path, memory: AgentMemory) -> None:

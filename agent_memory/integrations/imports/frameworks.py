@@ -1,8 +1,9 @@
 """Reads data of LangChain, LlamaIndex, OpenAI's Agents SDK, mem0 and Letta, and JSON lines.
 
 LangChain: the database of `SQLChatMessageHistory`, and dumps of `messages_to_dict`. LlamaIndex: the
-file that `SimpleChatStore.persist` writes, and the database of `SQLAlchemyChatStore`. The Agents SDK: the database of `SQLiteSession`, with
-items of the Responses API. JSON lines: one message in each line, with its session.
+file that `SimpleChatStore.persist` writes, and the database of `SQLAlchemyChatStore`. The Agents
+SDK: the database of `SQLiteSession`, with items of the Responses API. JSON lines: one message in
+each line, with its session.
 
 mem0: results of `get_all` or `history` as JSON, or the history's database. A memory becomes a note
 of its user. The import uses only the last event of a memory's history. The database's messages
