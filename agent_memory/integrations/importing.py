@@ -214,10 +214,9 @@ class _Import:
         if source.is_again:
             path.question = source
             return
-        home = self._homes_of(memory, main).get(source.id)
-        path.session = home or path.session
+        path.session = self._homes_of(memory, main).get(source.id, path.session)
         session = self._opened(path.session)
-        if home is None and not session.ends_with(path.last):
+        if source.id not in session.stored and not session.ends_with(path.last):
             path.session = self._branch(main, source.id)
             session = self._opened(path.session)
         if session.is_empty and path.question is not None and not source.is_question:
