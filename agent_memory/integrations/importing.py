@@ -1,10 +1,4 @@
-"""Imports conversations from the exports and databases of other programs.
-
-done = import_chats(memory, "chatgpt.zip", "chatgpt", user_id="ana")
-print(done.new_messages, done.unread)
-
-A repeated import stores nothing twice.
-"""
+"""Imports conversations from the exports and databases of other programs, each message once."""
 
 from __future__ import annotations
 
@@ -110,9 +104,6 @@ _HEAVY = 4_000_000  # maximum number of buffered characters
 _LONGEST = 3_500  # maximum characters of a note's metadata as JSON
 
 
-_KNOWN = 100  # maximum number of conversations whose stored messages are in memory
-
-
 @dataclass(slots=True)
 class _Path:
     """The messages of one session of the source."""
@@ -138,8 +129,8 @@ class _Import:
     _waiting: int = 0  # number of buffered characters
     _stored: int = 0  # number of stored messages of open sessions
     _paths: dict[str, _Path] = field(default_factory=dict)  # by the session in the source
-    # for each of the last conversations the sessions of the messages stored before, by message id
-    _homes: dict[str, dict[str, str]] = field(default_factory=dict)
+    # a conversation, and the sessions of its messages that were stored before, by message id
+    _homes: tuple[str, dict[str, str]] = ("", {})
     _texts: dict[str, set[str]] = field(default_factory=dict)  # the texts of each user's notes
 
     def user_of(self, user_id: str | None) -> str | None:
@@ -193,10 +184,7 @@ class _Import:
         if begun.is_tree or begun.branch is not None:
             self._add_to_tree(self.memory, source, message, begun)
         else:
-            self._write(self._opened(source.session_id), source, message)
-
-    def _write(self, session: _Session, source: SourceMessage, message: Message) -> None:
-        self._waiting += session.add(source, message)
+            self._waiting += self._opened(source.session_id).add(source, message)
         if self._waiting >= _HEAVY:
             self._flush()
 
@@ -205,9 +193,8 @@ class _Import:
     ) -> None:
         """Add a message of a conversation that can have branches.
 
-        An earlier import may have stored the conversation when other branches existed, or another
-        one was the main branch. A stored message stays where it is. A new message continues the
-        session that ends with the message before it, or begins a new session.
+        A message that an earlier import stored stays there. A new message continues the session
+        that ends with the message before it, or begins a new session.
         """
         main = begun.branch or source.session_id
         path = self._paths.setdefault(source.session_id, _Path(source.session_id))
@@ -220,25 +207,23 @@ class _Import:
             path.session = self._branch(main, source.id)
             session = self._opened(path.session)
         if session.is_empty and path.question is not None and not source.is_question:
-            self._write(session, path.question, self._message(path.question))
-        self._write(session, source, message)
+            self._waiting += session.add(path.question, self._message(path.question))
+        self._waiting += session.add(source, message)
         path.last = source.id
         path.question = again(source) if source.is_question else path.question
 
     def _homes_of(self, memory: AgentMemory, main: str) -> dict[str, str]:
-        if main not in self._homes:
-            if len(self._homes) >= _KNOWN:
-                self._homes.clear()
+        if self._homes[0] != main:
             is_begun = main in self._begun  # not if a file has only the lines of a subagent
             trunk = self._opened(main) if is_begun else _Session(memory, self, SessionBegin(main))
-            homes = self._homes[main] = dict.fromkeys(trunk.stored, main)
+            self._homes = main, (homes := dict.fromkeys(trunk.stored, main))
             after: str | None = None
             while len(main) < MAX_ID and (heads := memory.sessions(prefix=f"{main}~", after=after)):
                 after = heads[-1].session_id
                 for head in heads:
                     name = self._branch(main, head.session_id.removeprefix(f"{main}~"))
                     homes |= dict.fromkeys(self._opened(name).stored, name)
-        return self._homes[main]
+        return self._homes[1]
 
     def _branch(self, main: str, first: str) -> str:
         """Return the id of the session of a branch, from the id of its first message."""

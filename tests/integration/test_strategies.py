@@ -25,11 +25,10 @@ def asked(fake: FakeLLM) -> str:
 def test_a_summary_covers_all_messages_that_leave_the_window(fake: FakeLLM) -> None:
     """Wrong: the previous summary, or cut messages, as of an earlier `Trim`, are left out."""
     fake.default = "The user lists items."
-    strategy = Summarize(max_summary_tokens=60)
     with with_model(fake, max_tokens=400, overflow=Trim()) as memory:
         say(memory, 0, 30)
-        store = memory.components.store
-        with with_model(fake, store=store, max_tokens=400, overflow=strategy) as later:
+        fields = {"store": memory.components.store, "max_tokens": 400}
+        with with_model(fake, overflow=Summarize(max_summary_tokens=60), **fields) as later:
             say(later, 30, 60)
             head = later.get("s").head
     assert head.summary.upto == head.start

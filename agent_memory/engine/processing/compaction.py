@@ -198,7 +198,7 @@ class Compaction:
         if head is None or self.only_cuts:
             return []
         warnings: list[str] = []
-        covered = _summarized(head)
+        covered = head.expired if head.summary is None else head.summary.upto
         if covered < head.start and self._strategy.summary_tokens:
             warnings.append(
                 f"No summary covers the messages {covered + 1} to {head.start} that left the "
@@ -269,7 +269,8 @@ class Compaction:
             most = min(most, before + spare)
         if most < _LEAST_SUMMARY:
             return head.summary  # contexts have a warning about the uncovered messages
-        leaving = [*range_of(self._store, head, _summarized(head), head.start), *leaving]
+        covered = head.expired if head.summary is None else head.summary.upto
+        leaving = [*range_of(self._store, head, covered, head.start), *leaving]
         failures: list[ModelError] = []
         departure = Departure(
             entries=without_system(leaving),
@@ -317,11 +318,6 @@ class Compaction:
 
         text = clip(summary.text, count, most)
         return replace(summary, text=text, tokens=count(text))
-
-
-def _summarized(head: Head) -> int:
-    """Return the last seq that the session's summary covers, or that the log has not any more."""
-    return head.expired if head.summary is None else head.summary.upto
 
 
 def safe_to_expire(head: Head, blocks: Collection[str], dead: Iterable[DeadLetter]) -> int:

@@ -1,15 +1,4 @@
-"""Reads data of LangChain, LlamaIndex, OpenAI's Agents SDK, mem0 and Letta, and JSON lines.
-
-LangChain: the database of `SQLChatMessageHistory`, and dumps of `messages_to_dict`. LlamaIndex: the
-file that `SimpleChatStore.persist` writes, and the database of `SQLAlchemyChatStore`. The Agents
-SDK: the database of `SQLiteSession`, with items of the Responses API. JSON lines: one message in
-each line, with its session.
-
-mem0: results of `get_all` or `history` as JSON, or the history's database. A memory becomes a note
-of its user. The import uses only the last event of a memory's history. The database's messages
-become sessions. Letta: agent files (.af). An agent's messages become a session, and its memory
-blocks become notes.
-"""
+"""Reads data of LangChain, LlamaIndex, OpenAI's Agents SDK, mem0 and Letta, and JSON lines."""
 
 from __future__ import annotations
 
@@ -110,26 +99,8 @@ def _of_langchain(where: str, session: str, own: str | None, item: object, place
     return SourceMessage(session, own, dated(fields, at), where)
 
 
-_CHATS = {"id", "key", "timestamp", "data"}
-
-
 def read_llama_index(source: SourceFiles) -> Iterator[Event]:
-    if not is_database(source):
-        yield from read_each(source.files("*.json"), lambda file: read_each(elements(file), _store))
-        return
-    for table in _tables(source, _CHATS, "a chat store of LlamaIndex"):
-        yield from read_each(rows(source, table, "timestamp, id"), partial(_chat_row, table))
-
-
-def _chat_row(table: str, row: Element) -> Iterator[Event]:
-    where, values = row
-    part = loaded(where, str(values["data"]))
-    if isinstance(part, Unread):
-        yield part
-        return
-    yield SessionBegin(session := usable(str(values["key"]) or "default"))
-    at = moment(values["timestamp"] / 1e9)
-    yield _of_llama_index(where, session, part.value, f"{table}-{values['id']}", at)
+    return read_each(source.files("*.json"), lambda file: read_each(elements(file), _store))
 
 
 def _store(part: Element) -> Iterator[Event]:
@@ -142,20 +113,19 @@ def _store(part: Element) -> Iterator[Event]:
         yield SessionBegin(session)
         for place, message in enumerate(listed(messages), 1):
             where = f"{part.where}, key {key!r}, message {place}"
-            yield _of_llama_index(where, session, message, id_by_place(place, mapping(message)))
+            yield _of_llama_index(where, session, message, place)
 
 
-def _of_llama_index(
-    where: str, session: str, value: object, own: str, at: datetime | None = None
-) -> Event:
+def _of_llama_index(where: str, session: str, value: object, place: int) -> Event:
     raw = dict(mapping(value))
     if not isinstance(raw.get("role"), str):
         return Unread(where, "not a message of LlamaIndex: it has no `role`")
+    own = id_by_place(place, raw)
     more: Mapping[str, Any] = mapping(raw.get("additional_kwargs"))
     if not isinstance(raw.get("blocks"), list):  # before LlamaIndex 0.12, messages had only a text
         raw["blocks"] = [{"block_type": "text", "text": str(raw.pop("content", None) or "")}]
     fields: Json = {"raw": raw, "format": LLAMA_INDEX}
-    at = moment(more.get("timestamp"), more.get("created_at"), at)
+    at = moment(more.get("timestamp"), more.get("created_at"))
     return SourceMessage(session, own, dated(fields, at), where)
 
 
@@ -323,7 +293,6 @@ def _mem0_message(element: Element) -> Iterator[Event]:
 
 _LONGEST = 4_000  # maximum characters of a note
 _ROLES = {"system", "developer", "user", "assistant", "tool"}
-_EVENT = "letta.event"  # the format of messages that contexts do not show
 _EVENTS = {"heartbeat", "login", "system_alert"}  # what Letta writes with the role `user`
 
 
@@ -391,11 +360,10 @@ def _letta_message(
     # messages of Letta's first releases have a `text`
     text = content_text(fields.get("content")) or text_in(fields.get("text")) or ""
     own = text_in(fields.get("id")) or id_by_place(number, fields)
-    notes, at = titled(None, model=fields.get("model")), moment(fields.get("created_at"))
+    notes = titled(None, model=fields.get("model"))
     packed = _object(text) if role == "user" else {}
     if packed.get("type") in _EVENTS:
-        event: Json = {"raw": {"message": dict(fields)}, "format": _EVENT, "metadata": notes}
-        return SourceMessage(session_id, own, dated(event, at), where)
+        return Skipped("events of Letta")
     if packed.get("type") == "user_message":
         text = text_in(packed.get("message")) or text
     calls: list[Json] = []
@@ -416,10 +384,9 @@ def _letta_message(
         message["name"] = name
     if not text and not calls and role != "tool":
         return Skipped("empty messages")
-    return SourceMessage(session_id, own, dated(message, at), where)
+    return SourceMessage(session_id, own, dated(message, moment(fields.get("created_at"))), where)
 
 
 def _object(text: object) -> Mapping[str, Any]:
     """Return the object that a text is in JSON; an empty one for any other value."""
-    part = loaded("", text) if isinstance(text, str) else None
-    return mapping(part.value) if isinstance(part, Element) else {}
+    return mapping(getattr(loaded("", str(text)), "value", None))
