@@ -1,10 +1,4 @@
-"""Imports conversations from the exports and databases of other programs.
-
-done = import_chats(memory, "chatgpt.zip", "chatgpt", user_id="ana")
-print(done.new_messages, done.unread)
-
-A repeated import stores nothing twice.
-"""
+"""Imports conversations from the exports and databases of other programs, each message once."""
 
 from __future__ import annotations
 
@@ -19,7 +13,7 @@ from typing import Any
 
 from agent_memory.core.formats.neutral import mapping
 from agent_memory.core.idempotency import digest_of
-from agent_memory.core.limits import check_id
+from agent_memory.core.limits import MAX_ID, check_id
 from agent_memory.core.messages import Message
 from agent_memory.core.records import Head
 from agent_memory.engine.memory import AgentMemory
@@ -111,6 +105,15 @@ _LONGEST = 3_500  # maximum characters of a note's metadata as JSON
 
 
 @dataclass(slots=True)
+class _Path:
+    """The messages of one session of the source."""
+
+    session: str  # the id of the session to which the next message is added
+    last: str | None = None  # the id of the last message
+    question: SourceMessage | None = None  # a copy of the last question
+
+
+@dataclass(slots=True)
 class _Import:
     """The options of an import, its open sessions, and its result."""
 
@@ -125,8 +128,9 @@ class _Import:
     _open: OrderedDict[str, _Session] = field(default_factory=OrderedDict)
     _waiting: int = 0  # number of buffered characters
     _stored: int = 0  # number of stored messages of open sessions
-    # the `newest` and `parted` of sessions that were closed
-    _states: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    _paths: dict[str, _Path] = field(default_factory=dict)  # by the session in the source
+    # a conversation, and the sessions of its messages that were stored before, by message id
+    _homes: tuple[str, dict[str, str]] = ("", {})
     _texts: dict[str, set[str]] = field(default_factory=dict)  # the texts of each user's notes
 
     def user_of(self, user_id: str | None) -> str | None:
@@ -176,17 +180,57 @@ class _Import:
             self.done.saw(message)
         if self.memory is None:
             return
-        session = self._opened(source.session_id)
-        if session.begun.session_id == source.session_id:
-            if session.parts_at(source.id):
-                self._part(session, source)
-            if session.parted is not None:
-                session = self._opened(session.parted)
-        elif source.is_again:
-            return  # an earlier import stored the question, when the branch was the main line
-        self._waiting += session.add(source, message)
+        begun = self._begun[source.session_id]
+        if begun.is_tree or begun.branch is not None:
+            self._add_to_tree(self.memory, source, message, begun)
+        else:
+            self._waiting += self._opened(source.session_id).add(source, message)
         if self._waiting >= _HEAVY:
             self._flush()
+
+    def _add_to_tree(
+        self, memory: AgentMemory, source: SourceMessage, message: Message, begun: SessionBegin
+    ) -> None:
+        """Add a message of a conversation that can have branches.
+
+        A message that an earlier import stored stays there. A new message continues the session
+        that ends with the message before it, or begins a new session.
+        """
+        main = begun.branch or source.session_id
+        path = self._paths.setdefault(source.session_id, _Path(source.session_id))
+        if source.is_again:
+            path.question = source
+            return
+        path.session = self._homes_of(memory, main).get(source.id, path.session)
+        session = self._opened(path.session)
+        if source.id not in session.stored and not session.ends_with(path.last):
+            path.session = self._branch(main, source.id)
+            session = self._opened(path.session)
+        if session.is_empty and path.question is not None and not source.is_question:
+            self._waiting += session.add(path.question, self._message(path.question))
+        self._waiting += session.add(source, message)
+        path.last = source.id
+        path.question = again(source) if source.is_question else path.question
+
+    def _homes_of(self, memory: AgentMemory, main: str) -> dict[str, str]:
+        if self._homes[0] != main:
+            is_begun = main in self._begun  # not if a file has only the lines of a subagent
+            trunk = self._opened(main) if is_begun else _Session(memory, self, SessionBegin(main))
+            self._homes = main, (homes := dict.fromkeys(trunk.stored, main))
+            after: str | None = None
+            while len(main) < MAX_ID and (heads := memory.sessions(prefix=f"{main}~", after=after)):
+                after = heads[-1].session_id
+                for head in heads:
+                    name = self._branch(main, head.session_id.removeprefix(f"{main}~"))
+                    homes |= dict.fromkeys(self._opened(name).stored, name)
+        return self._homes[1]
+
+    def _branch(self, main: str, first: str) -> str:
+        """Return the id of the session of a branch, from the id of its first message."""
+        name, begun = usable(f"{main}~{first}"), self._begun.get(main) or SessionBegin(main)
+        about = {**begun.about, "branch_of": main}
+        self._begun.setdefault(name, SessionBegin(name, begun.user_id, about, main))
+        return name
 
     def _message(self, source: SourceMessage) -> Message:
         owner = self._begun[source.session_id].user_id
@@ -206,39 +250,18 @@ class _Import:
 
     def _opened(self, session_id: str) -> _Session:
         """Return the writer of a session. If too many are open, close the least recently used."""
+        assert self.memory is not None
         session = self._open.get(session_id)
         if session is None:
-            session = self._open[session_id] = self._placed(self._begun[session_id])
+            begun = self._begun[session_id]
+            session = self._open[session_id] = _Session(self.memory, self, begun)
             self._stored += len(session.stored)
             while len(self._open) > _OPEN or (self._stored > _MOST_STORED and len(self._open) > 1):
                 _, oldest = self._open.popitem(last=False)
                 self._stored -= len(oldest.stored)
                 oldest.flush()
-                if oldest.begun.is_tree:
-                    self._states[oldest.begun.session_id] = oldest.newest, oldest.parted
         self._open.move_to_end(session_id)
         return session
-
-    def _placed(self, begun: SessionBegin) -> _Session:
-        assert self.memory is not None
-        session = _Session(self.memory, self, begun)
-        if begun.session_id in self._states:
-            session.newest, session.parted = self._states[begun.session_id]
-        if begun.branch in self._begun and begun.branch is not None and session.is_new:
-            # this branch may have been the main line when it was first imported
-            main = self._opened(begun.branch)
-            return main if begun.first in main.stored else session
-        return session
-
-    def _part(self, main: _Session, source: SourceMessage) -> None:
-        """Continue a conversation in a new session, because the stored log is another branch."""
-        branch = usable(f"{source.session_id}~{source.id}")
-        about = {**main.begun.about, "branch_of": source.session_id}
-        self._begun[branch] = SessionBegin(branch, main.begun.user_id, about)
-        main.parted = branch
-        if main.question is not None and not source.is_question:
-            repeated = again(main.question)
-            self._opened(branch).add(repeated, self._message(repeated))
 
     def _write_note(self, memory: AgentMemory, noted: SourceNote) -> None:
         """Write a note of a user, unless the user has a note with the same text."""
@@ -286,50 +309,40 @@ class _Session:
 
     def __init__(self, memory: AgentMemory, terms: _Import, begun: SessionBegin) -> None:
         self.begun = begun
-        # the id of the session in which the conversation continues; None for this session
-        self.parted: str | None = None
-        self.question: SourceMessage | None = None  # the last question that was read
         self.user_id = terms.user_of(begun.user_id)
         self.is_new = True  # whether the session has no log yet
-        # the id of the log's last message before the import; None after the message was read
-        self.newest: str | None = None
+        self._is_whole = True  # whether the log still has its first message
         self._memory, self._terms, self._done = memory, terms, terms.done
         self.stored = self._read()  # the digests of this source's messages in the log, by id
         self._is_refused = self._is_first = self._is_checked = False
         self._is_filtered = self._is_cut = False
+        self._last = next(reversed(self.stored), None)  # the id of the last message
         self._since: datetime | None = None  # when the session or its user was deleted
         self._waiting: list[tuple[SourceMessage, Message]] = []
 
     def _read(self) -> dict[str, str]:
         stored: dict[str, str] = {}
-        after, is_whole = 0, True
+        after = 0
         while page := self._memory.history(self.begun.session_id, after=after, limit=_PAGE):
             # if retention has removed entries, the page begins after them
-            is_whole &= page[0].seq == after + 1
+            self._is_whole &= page[0].seq == after + 1
             self.is_new, after = False, page[-1].seq
             for entry in page:
                 mark = mapping(entry.message.metadata.get(_MARK))
                 if mark.get("source") == self._terms.source and isinstance(mark.get("id"), str):
                     stored[mark["id"]] = digest_of([entry.message])
-        if is_whole:
-            self.newest = next(reversed(stored), None)
         return stored
 
-    def parts_at(self, own: str) -> bool:
-        """Return whether a message belongs to another branch than the stored log.
+    @property
+    def is_empty(self) -> bool:
+        return self.is_new and self._last is None
 
-        True if the message is not in the log, and the log's last message was not yet read from the
-        source.
-        """
-        if own == self.newest:
-            self.newest = None
-        has_ended = self.newest is None or self.parted is not None
-        return self.begun.is_tree and not has_ended and own not in self.stored
+    def ends_with(self, own: str | None) -> bool:
+        """Return whether a message is the last of this source. True if that cannot be known."""
+        return not self._is_whole or self._last in (None, own)
 
     def add(self, source: SourceMessage, message: Message) -> int:
         """Buffer a message. Return the approximate number of characters added to the buffer."""
-        if source.is_question:
-            self.question = source
         if self._is_refused:
             return 0
         if (before := self.stored.get(source.id)) is not None:
@@ -337,6 +350,7 @@ class _Session:
             if before != digest_of([message]):
                 self._done.fail(source.where, _OTHER)
             return 0
+        self._last = source.id
         self._waiting.append((source, message))
         if len(self._waiting) >= _BATCH_SIZE:
             self.flush()

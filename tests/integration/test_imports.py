@@ -92,7 +92,7 @@ def test_chatgpt_tool_calls_and_filenames_are_imported(tmp_path: Path, memory: A
 
 
 def test_a_newer_export_adds_only_new_messages(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a newer export stores known messages again."""
+    """Wrong: a newer export stores known messages again, or mixes two branches in a session."""
     path = tmp_path / "conversations.json"
     talk = [gpt("q1"), gpt("a1", "assistant", parent="q1"), gpt("q2", parent="a1")]
     old = [*talk, gpt("a2", "assistant", parent="q2")]
@@ -108,7 +108,13 @@ def test_a_newer_export_adds_only_new_messages(tmp_path: Path, memory: AgentMemo
     anew.append(gpt("q4", parent="a2b"))
     twice(memory, write_json(path, [gpt_chat("c", *anew)]), "chatgpt")
     assert texts(memory, "chatgpt/c~a2b") == ["q2", "a2b", "q4"]
-    assert ids(memory) == ["chatgpt/c", "chatgpt/c~a2b"]
+    anew += [gpt("q5", parent="a1"), gpt("a5", "assistant", parent="q5")]
+    for more in ([], [gpt("a5b", "assistant", parent="q5")], [gpt("q6", parent="a1")]):
+        anew += more
+        twice(memory, write_json(path, [gpt_chat("c", *anew)]), "chatgpt")
+    assert [texts(memory, name) for name in ids(memory)] == [
+        ["q1", "a1", "q2", "a2", "q3"], ["q2", "a2b", "q4"], ["q5", "a5b"], ["q5", "a5"], ["q6"]
+    ]  # fmt: skip
 
 
 def test_claude_blocks_files_and_branches_are_imported(tmp_path: Path, memory: AgentMemory) -> None:
@@ -325,7 +331,7 @@ def test_mem0_memories_become_notes(tmp_path: Path, memory: AgentMemory) -> None
 
 
 def test_letta_messages_and_blocks_are_imported(tmp_path: Path, memory: AgentMemory) -> None:
-    """Wrong: a block or label too long for a note is lost or never ends the import."""
+    """Wrong: a long block is lost; words are JSON in a call or an envelope; events are shown."""
     long = "\n".join(f"line {n} " + "x" * 100 for n in range(60))
     messages = [
         {"id": "message-0", "role": "system", "content": [{"type": "text", "text": "Be kind."}]},
@@ -333,6 +339,10 @@ def test_letta_messages_and_blocks_are_imported(tmp_path: Path, memory: AgentMem
         {**call(["t1"]), "id": "message-2", "content": []},
         {"id": "message-3", "role": "tool", "content": "ok", "tool_call_id": "t1"},
         {"id": "message-4", "role": "approval"},
+        {"role": "user", "content": '{"type": "heartbeat", "time": "10:00 AM"}'},
+        {"role": "user", "content": '{"type": "user_message", "message": "I row."}'},
+        {**call(["t2"], "send_message", '{"message": "Where?"}'), "id": "message-6"},
+        {"id": "message-7", "role": "tool", "content": "ok", "tool_call_id": "t2"},
     ]
     file = {
         "agents": [{"id": "agent-0", "name": "Sam", "messages": messages}],
@@ -341,14 +351,15 @@ def test_letta_messages_and_blocks_are_imported(tmp_path: Path, memory: AgentMem
                    {"label": "l" * 4_000, "value": "x"}],
     }  # fmt: skip
     twice(memory, write_json(tmp_path / "sam.af", file), "letta")
-    assert [e.message.role for e in memory.history("letta/sam/agent-0")] == [
-        "system", "user", "assistant", "tool"
-    ]  # fmt: skip
+    shown = memory.get("letta/sam/agent-0").to_messages()
+    assert [one["role"] for one in shown[:4]] == ["system", "user", "assistant", "tool"]
+    assert [one["content"] for one in shown[4:]] == ["I row.", "Where?"]
+    assert len(memory.history("letta/sam/agent-0")) == 6
     notes = [note.text for note in memory.user("ana").notes().all()]
     assert notes[0] == "human: Is called Chad."
     assert "\n".join(note.removeprefix("facts: ") for note in notes[1:]) == long
     done = twice(memory, write_json(tmp_path / "sam.af", json.dumps(file)), "letta")
-    assert (done.messages, done.new_messages, len(done.unread)) == (4, 0, 1)
+    assert (done.messages, done.new_messages, len(done.unread)) == (6, 0, 1)
 
 
 def test_langchain_messages_are_imported_unchanged(tmp_path: Path, memory: AgentMemory) -> None:

@@ -151,15 +151,6 @@ def test_migrated_sessions_are_due(small: Store, target: Store) -> None:
     assert target.append("long", [draft("more")], "of a").end == 121
 
 
-def test_vectors_without_a_session_are_migrated(small: Store, target: Store) -> None:
-    """Wrong: vectors without a session are not moved."""
-    _put_vectors(small, "free", "")
-    _put_vectors(small, "named", "an index of mine")
-    moved(small, target)
-    assert everything(target) == everything(small)
-    assert {"free", "named"} < set(_ids(target))
-
-
 def test_encrypted_data_stays_encrypted(source: Store, tmp_path: Path, target: Store) -> None:
     """Wrong: encrypted data is moved in plain text, or cannot be decrypted afterwards."""
     plain, sealed = tmp_path / "plain.db", open_store(f"sqlite:///{tmp_path}/sealed.db")
@@ -488,11 +479,6 @@ def test_a_migration_reads_logs_and_records_in_pages(source: Store) -> None:
     """Wrong: a migration loads a whole log, or all records of a block, at once."""
     here, there = (KernelStore(Paged(each.kernel)) for each in (source, MemoryStore()))  # type: ignore[arg-type]
     assert moved(here, there).verified is not None
-
-
-def _ids(store: Store) -> list[str]:
-    pages = (records for records, _ in store.all_vectors("vector"))
-    return [one.id for page in pages for one in page]
 
 
 def _same(source: Store, target: Store) -> None:

@@ -23,11 +23,14 @@ def prompts(fake: FakeLLM) -> str:
 
 
 def test_a_summary_covers_all_messages_that_leave_the_window(fake: FakeLLM) -> None:
-    """Wrong: cut messages, or the previous summary, do not reach the model."""
+    """Wrong: the previous summary, or cut messages, as of an earlier `Trim`, are left out."""
     fake.default = "The user lists items."
-    with with_model(fake, max_tokens=400, overflow=Summarize(max_summary_tokens=60)) as memory:
-        add_items(memory, 0, 60)
-        head = memory.get("s").head
+    with with_model(fake, max_tokens=400, overflow=Trim()) as memory:
+        add_items(memory, 0, 30)
+        fields = {"store": memory.components.store, "max_tokens": 400}
+        with with_model(fake, overflow=Summarize(max_summary_tokens=60), **fields) as later:
+            add_items(later, 30, 60)
+            head = later.get("s").head
     assert head.summary.upto == head.start
     assert head.summary.by == "openai/any"
     text = prompts(fake)

@@ -202,7 +202,7 @@ class Compaction:
         if covered < head.start and self._strategy.summary_tokens:
             warnings.append(
                 f"No summary covers the messages {covered + 1} to {head.start} that left the "
-                "window: max_tokens and max_summary_tokens leave it no room. Raise them."
+                "window. The next cut adds them, if max_tokens and max_summary_tokens leave room."
             )
         is_extract = head.summary is not None and head.summary.redo_after is not None
         if is_extract and self._has_failed(head):
@@ -269,8 +269,8 @@ class Compaction:
             most = min(most, before + spare)
         if most < _LEAST_SUMMARY:
             return head.summary  # contexts have a warning about the uncovered messages
-        if head.summary is not None and head.summary.upto < head.start:
-            leaving = [*range_of(self._store, head, head.summary.upto, head.start), *leaving]
+        covered = head.expired if head.summary is None else head.summary.upto
+        leaving = [*range_of(self._store, head, covered, head.start), *leaving]
         failures: list[ModelError] = []
         departure = Departure(
             entries=without_system(leaving),

@@ -83,7 +83,7 @@ def _line(where: str, place: int, line: Json, stem: str, tree: _Tree) -> Iterato
     if branch is None:
         yield SessionBegin(main, about=about, is_tree=True)
     else:
-        yield SessionBegin(session_id, None, {**about, "branch_of": main}, main, own)
+        yield SessionBegin(session_id, None, {**about, "branch_of": main}, main)
     notes = {name: True for name in ("isMeta", "isCompactSummary") if line.get(name) is True}
     notes |= titled(None, model=message.get("model"))
     fields: Json = {"raw": speech.cleaned, "format": "anthropic.messages"}

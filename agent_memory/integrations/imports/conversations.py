@@ -28,7 +28,6 @@ class SessionBegin:
     about: Json = field(default_factory=dict)  # the session's metadata
     # the id of the session from which this session branches; None for a main session
     branch: str | None = None
-    first: str | None = None  # the id of a branch's first message
     # Whether the conversation can have branches. If so, the stored log may be another branch than
     # the main line of a later export.
     is_tree: bool = False
@@ -176,7 +175,7 @@ def sessions_of(
         begins = SessionBegin(main, about=about, is_tree=True)
         if number:
             branch = usable(f"{main}~{nodes[0]}")
-            begins = SessionBegin(branch, None, {**about, "branch_of": main}, main, messages[0].id)
+            begins = SessionBegin(branch, None, {**about, "branch_of": main}, main)
             if earlier is not None and not messages[0].is_question:
                 messages.insert(0, again(earlier))
         yield begins

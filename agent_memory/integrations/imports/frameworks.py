@@ -1,14 +1,4 @@
-"""Reads data of LangChain, LlamaIndex, OpenAI's Agents SDK, mem0 and Letta, and JSON lines.
-
-LangChain: the database of `SQLChatMessageHistory`, and dumps of `messages_to_dict`. LlamaIndex: the
-file that `SimpleChatStore.persist` writes. The Agents SDK: the database of `SQLiteSession`, with
-items of the Responses API. JSON lines: one message in each line, with its session.
-
-mem0: results of `get_all` or `history` as JSON, or the history's database. A memory becomes a note
-of its user. The import uses only the last event of a memory's history. The database's messages
-become sessions. Letta: agent files (.af). An agent's messages become a session, and its memory
-blocks become notes.
-"""
+"""Reads data of LangChain, LlamaIndex, OpenAI's Agents SDK, mem0 and Letta, and JSON lines."""
 
 from __future__ import annotations
 
@@ -303,6 +293,7 @@ def _mem0_message(element: Element) -> Iterator[Event]:
 
 _LONGEST = 4_000  # maximum characters of a note
 _ROLES = {"system", "developer", "user", "assistant", "tool"}
+_EVENTS = {"heartbeat", "login", "system_alert"}  # what Letta writes with the role `user`
 
 
 def read_letta(source: SourceFiles) -> Iterator[Event]:
@@ -349,24 +340,43 @@ def _agent(where: str, agent: Mapping[str, Any], stem: str) -> Iterator[Event]:
     own = text_in(agent.get("id"))
     session_id = named("letta", stem, own) if own else named("letta", stem)
     yield SessionBegin(session_id, about=titled(agent.get("name")))
+    answers: set[str] = set()
     for number, message in enumerate(listed(agent.get("messages")), 1):
         place = f"{where}, message {number}"
-        yield _letta_message(place, session_id, number, mapping(message))
+        yield _letta_message(place, session_id, number, mapping(message), answers)
 
 
-def _letta_message(where: str, session_id: str, number: int, fields: Mapping[str, Any]) -> Event:
+def _letta_message(
+    where: str, session_id: str, number: int, fields: Mapping[str, Any], answers: set[str]
+) -> Event:
+    """Return a message. `answers` has the ids of the calls that told the user something."""
     role = text_in(fields.get("role"))
     if role == "approval":
         return Skipped("approvals of tools")
     if role not in _ROLES:
         return Unread(where, f"the role {role!r} is unknown")
+    if role == "tool" and str(fields.get("tool_call_id")) in answers:
+        return Skipped("results of send_message")
     # messages of Letta's first releases have a `text`
     text = content_text(fields.get("content")) or text_in(fields.get("text")) or ""
     own = text_in(fields.get("id")) or id_by_place(number, fields)
     notes = titled(None, model=fields.get("model"))
+    packed = _object(text) if role == "user" else {}
+    if packed.get("type") in _EVENTS:
+        return Skipped("events of Letta")
+    if packed.get("type") == "user_message":
+        text = text_in(packed.get("message")) or text
+    calls: list[Json] = []
+    for call in listed(fields.get("tool_calls")) if role == "assistant" else []:
+        function = mapping(mapping(call).get("function"))
+        said = text_in(_object(function.get("arguments")).get("message"))
+        if function.get("name") == "send_message" and said:
+            answers.add(str(call.get("id")))
+            text = f"{text}\n{said}".strip()
+        elif isinstance(call, dict):
+            calls.append(call)
     message: Json = {"role": role, "content": text, "metadata": notes}
-    calls = [call for call in listed(fields.get("tool_calls")) if isinstance(call, dict)]
-    if calls and role == "assistant":
+    if calls:
         message |= {"content": text or None, "tool_calls": calls}
     if role == "tool":
         message["tool_call_id"] = fields.get("tool_call_id")
@@ -375,3 +385,8 @@ def _letta_message(where: str, session_id: str, number: int, fields: Mapping[str
     if not text and not calls and role != "tool":
         return Skipped("empty messages")
     return SourceMessage(session_id, own, dated(message, moment(fields.get("created_at"))), where)
+
+
+def _object(text: object) -> Mapping[str, Any]:
+    """Return the object that a text is in JSON; an empty one for any other value."""
+    return mapping(getattr(loaded("", str(text)), "value", None))
