@@ -171,15 +171,14 @@ class Failures:
             logger.warning("block %r could not absorb, and will try again: %s", block, message)
         self._met[block] = message
 
-    def note(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
-        """Store a temporary failure of a batch, if the store works. Return True if it is new."""
+    def note(self, block: str, first: int, last: int, message: str, lease: Lease) -> None:
+        """Store a temporary failure of a batch if it is new and the store works."""
         session = (block, lease.session_id)
-        if self._noted.get(session) == message:
-            return False
         count = self._dead_letters.count
-        if self._within(lambda: count(block, first, last, message, lease, 0)):
+        if self._noted.get(session) != message and self._within(
+            lambda: count(block, first, last, message, lease, 0)
+        ):
             self._noted.put(session, message)
-        return True
 
     def drop(self, block: str) -> None:
         """Remove a block's failure, because the batch is a dead letter now."""
