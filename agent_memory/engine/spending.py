@@ -128,8 +128,8 @@ class Spending:
                 raise _refusal(owner, "0 of 0 calls", seconds_left(now_utc()))
         day = day_of(now_utc())
         measures = self._limits[""].measures or self._per_user.measures
-        sent = prompt() if measures else 0
-        more = Spent(1, sent + answer, self._priced(concerned, model, sent, answer))
+        sent, most = (prompt(), answer) if measures else (0, 0)
+        more = Spent(1, sent + most, self._priced(concerned, model, sent, answer))
         counted: list[str] = []
         try:
             for owner in concerned:
@@ -139,8 +139,6 @@ class Spending:
             for owner in counted:
                 self._change(day, owner, Spent() - more, None)
             raise
-        if not measures:
-            return None  # only the number of calls is limited
         return partial(self._settle, day, counted, more)
 
     def _concerned(self, user_id: str | None) -> list[str]:
