@@ -299,6 +299,8 @@ class Absorption:
             try:
                 if batch or not cursor:
                     absorber._limited(self._block, head, work)
+                # failed attempts of any process; after the cursor, a kill would leave them for ever
+                absorber._dead_letters.clear(self._name, cursor + 1, lease)
                 after = self._advance(last)
                 self._worked()
                 self._head = after
@@ -329,8 +331,6 @@ class Absorption:
         absorber._backoff.succeeded(name, self._key)
         absorber.failures.over(*self._key)
         absorber._most_entries.drop(self._key)
-        # the failed attempts may be those of another process
-        absorber._dead_letters.clear(name, self._cursor + 1, self._lease)
 
     def _failed(self, error: Exception, last: int, *, begun: bool) -> str:
         """Record that a batch failed, and return the error as text.
