@@ -300,7 +300,7 @@ class Absorption:
                 if batch or not cursor:
                     absorber._limited(self._block, head, work)
                 # failed attempts of any process; after the cursor, a kill would leave them for ever
-                absorber._dead_letters.clear(self._name, cursor + 1, lease)
+                absorber.failures.absorbed(self._name, cursor + 1, lease)
                 after = self._advance(last)
                 self._worked()
                 self._head = after

@@ -184,6 +184,10 @@ class Failures:
         """Remove a block's failure, because the batch is a dead letter now."""
         self._met.pop(block, None)
 
+    def absorbed(self, block: str, first: int, lease: Lease) -> None:
+        """Delete the stored failures of a batch that was absorbed, if the store works."""
+        self._within(lambda: self._dead_letters.clear(block, first, lease))
+
     def over(self, block: str, session_id: str) -> None:
         """Remove a block's failure, because it absorbed a batch of the session."""
         self._met.pop(block, None)
