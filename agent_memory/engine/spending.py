@@ -128,8 +128,8 @@ class Spending:
                 raise _refusal(owner, "0 of 0 calls", seconds_left(now_utc()))
         day = day_of(now_utc())
         measures = self._limits[""].measures or self._per_user.measures
-        tokens = prompt() if measures else 0
-        more = Spent(1, tokens + answer, self._priced(concerned, model, tokens, answer))
+        tokens, most = (prompt(), answer) if measures else (0, 0)
+        more = Spent(1, tokens + most, self._priced(concerned, model, tokens, answer))
         counted: list[str] = []
         try:
             for owner in concerned:
@@ -139,8 +139,6 @@ class Spending:
             for owner in counted:
                 self._change(day, owner, Spent() - more, None)
             raise
-        if not measures:
-            return None  # only the number of calls is limited
         return partial(self._settle, day, counted, more)
 
     def _concerned(self, user_id: str | None) -> list[str]:

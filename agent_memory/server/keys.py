@@ -125,7 +125,10 @@ class KeyRing:
         return sorted(dated, key=lambda key: (key.created_at, key.prefix))
 
     def revoke(self, prefix: str) -> Key:
-        """Revoke a key, named by its prefix or by its text. Later requests with it are refused."""
+        """Revoke a key, named by its prefix or by its text. Later requests with it are refused.
+
+        The key's records are always written again, which encrypts them with the current key.
+        """
         prefix = "_".join(prefix.split("_")[:2])  # without the secret, which no error may repeat
         record = _PREFIX.fullmatch(prefix) and self._store.record(_BLOCK, _id(prefix))
         if not record:
@@ -134,9 +137,10 @@ class KeyRing:
                 "shows."
             )
         digest, key = record.metadata["digest"], _CODEC.validate_python(record.metadata)
-        if key.revoked_at is None:
-            key = replace(key, revoked_at=datetime.now(UTC))
-            self._put(key, digest)
+        key = replace(key, revoked_at=key.revoked_at or datetime.now(UTC))
+        self._put(key, digest)
+        if used := self._store.record(_BLOCK, record_id("use", record.id)):
+            self._store.put_records(_BLOCK, [used])
         return key
 
     def _put(self, key: Key, digest: str) -> None:

@@ -101,8 +101,9 @@ def test_a_key_is_revoked_by_prefix_or_value(
 
 
 def test_serving_encrypted_data_needs_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: `serve` starts without the keys, or leaves its signal handlers in the process."""
-    monkeypatch.setenv("K", f"k:{b64encode(bytes(32)).decode()}")
+    """Wrong: `serve` starts without the keys, or a revoked API key needs a retired key for ever."""
+    old, new = f"k:{b64encode(bytes(32)).decode()}", f"n:{b64encode(bytes(31) + b'n').decode()}"
+    monkeypatch.setenv("K", old)
     store = ["--store", f"sqlite:///{tmp_path}/m.db"]
     monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "K")
     given = ["--label", "phone", "--users", "ana"]
@@ -113,6 +114,13 @@ def test_serving_encrypted_data_needs_keys(tmp_path: Path, monkeypatch: pytest.M
         assert done.exit_code == 1
         assert "Give the memory its keys" in done.stderr
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    monkeypatch.setenv("AGENT_MEMORY_ENCRYPTION", "K")
+    with AgentMemory(f"sqlite:///{tmp_path}/m.db") as memory:
+        assert KeyRing(memory.components.store).key_of(token)  # stores when the key was used
+    for keys, command in (old, "revoke"), (f"{new},{old}", "revoke"), (new, "list"):
+        monkeypatch.setenv("K", keys)
+        done = invoke(["keys", command, *[token] * (command == "revoke"), *store])
+        assert done.exit_code == 0, done.stderr
 
 
 def test_no_key_is_created_in_a_store_in_memory() -> None:

@@ -170,7 +170,7 @@ def test_a_summary_over_the_limit_is_redone_later(fake: FakeLLM, clock: list[dat
         assert len(fake.requests) == 2
 
 
-@pytest.mark.parametrize("limit", [{"tokens": 9_000}, {"cost": 0.0045}], ids=["tokens", "money"])
+@pytest.mark.parametrize("limit", [{"tokens": 9_000}, {"cost": 0.0045}, {"calls": 9}], ids=str)
 def test_usage_counts_calls(fake: FakeLLM, clock: list[datetime], limit: dict[str, float]) -> None:
     """Wrong: a call counts by its estimate instead of its actual usage."""
     prices = {"openai/any": {"input": 0.5, "output": 0.5}}
@@ -189,21 +189,10 @@ def test_usage_counts_calls(fake: FakeLLM, clock: list[datetime], limit: dict[st
         assert usage.cost == pytest.approx(today.spent.tokens * 0.5e-6)
 
 
-def test_a_model_with_an_unknown_price_is_not_called(fake: FakeLLM) -> None:
-    """Wrong: a model with an unknown price is called although cost is limited."""
-    with opened(fake, spending_limits={"total": {"cost": 1.0}}) as memory:
-        add_item(memory, "s", 1)
-        assert fake.requests == []
-        (absorbed,) = memory.flush()
-        assert absorbed.error is not None
-        assert "prices={" in absorbed.error
-        assert memory.stats().dead_letters == 0
-
-
 def test_an_unknown_price_is_reported_as_a_failure_of_the_block(
     fake: FakeLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong: facts are never extracted, and no warning, statistic or log line has the reason."""
+    """Wrong: the model is called, or no warning, statistic or log line has the reason."""
     with opened(
         fake, spending_limits={"total": {"cost": 1.0}}, overflow_mode="background"
     ) as memory:
@@ -213,6 +202,7 @@ def test_an_unknown_price_is_reported_as_a_failure_of_the_block(
         assert any("prices={" in warning for warning in memory.get("s", user_id="ana").warnings)
         assert "prices={" in (memory.stats().blocks["extractive"].error or "")
         assert caplog.text.count("prices={") == 1
+        assert fake.requests == []
         assert memory.stats().dead_letters == 0
 
 

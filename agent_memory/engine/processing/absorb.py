@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 BATCH_ENTRIES = 160
 BATCH_TOKENS = 10_000
 
-_MOST_CLEAN = 10_000
+_MOST_BATCHES = 10_000
 _MOST_PREPARED = 1_000  # approximate maximum of messages that are read ahead into memory
 _TAKEN_OVER = "another worker took the session over"
 
@@ -82,9 +82,7 @@ class Absorber:
         self._backoff = Backoff()
         # by block and session, the maximum number of entries in the next batch after a failed one:
         # one bad message must not keep the others of its batch from being absorbed
-        self._most_entries: Cache[tuple[str, str], int] = Cache(_MOST_CLEAN)
-        # pairs of block and session without stored failures
-        self._clean: Cache[tuple[str, str], bool] = Cache(_MOST_CLEAN)
+        self._most_entries: Cache[tuple[str, str], int] = Cache(_MOST_BATCHES)
         self._time_limited = TimeLimited()
 
     def wait(self, session_id: str, block: str) -> float:
@@ -301,6 +299,8 @@ class Absorption:
             try:
                 if batch or not cursor:
                     absorber._limited(self._block, head, work)
+                # failed attempts of any process; after the cursor, a kill would leave them for ever
+                absorber.failures.absorbed(self._name, cursor + 1, lease)
                 after = self._advance(last)
                 self._worked()
                 self._head = after
@@ -331,9 +331,6 @@ class Absorption:
         absorber._backoff.succeeded(name, self._key)
         absorber.failures.resolve(*self._key)
         absorber._most_entries.drop(self._key)
-        if self._key not in absorber._clean:
-            absorber._dead_letters.clear(name, self._cursor + 1, self._lease)
-            absorber._clean.put(self._key, True)
 
     def _failed(self, error: Exception, last: int, *, begun: bool) -> str:
         """Record that a batch failed, and return the error as text.
@@ -356,12 +353,10 @@ class Absorption:
             return message
         batch = name, self._cursor + 1, last, message, self._lease
         if is_temporary(cause) or not begun:
-            if absorber.failures.store_error(*batch):
-                absorber._clean.drop(key)
+            absorber.failures.store_error(*batch)
             absorber._backoff.failed(name if is_temporary(cause) else key)
             return message
         absorber._backoff.failed(key)
-        absorber._clean.drop(key)
         absorber._most_entries.put(key, max(1, (last - self._cursor) // 2))
         try:
             if absorber._dead_letters.count(*batch):

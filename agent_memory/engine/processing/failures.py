@@ -165,19 +165,22 @@ class Failures:
             logger.warning("block %r could not absorb, and will try again: %s", block, message)
         self._recorded[block] = message
 
-    def store_error(self, block: str, first: int, last: int, message: str, lease: Lease) -> bool:
-        """Store a temporary failure of a batch, if the store works. Return True if it is new."""
+    def store_error(self, block: str, first: int, last: int, message: str, lease: Lease) -> None:
+        """Store a temporary failure of a batch if it is new and the store works."""
         session = (block, lease.session_id)
-        if self._stored_errors.get(session) == message:
-            return False
         count = self._dead_letters.count
-        if self._within(lambda: count(block, first, last, message, lease, 0)):
+        if self._stored_errors.get(session) != message and self._within(
+            lambda: count(block, first, last, message, lease, 0)
+        ):
             self._stored_errors.put(session, message)
-        return True
 
     def dismiss(self, block: str) -> None:
         """Remove a block's failure, because the batch is a dead letter now."""
         self._recorded.pop(block, None)
+
+    def absorbed(self, block: str, first: int, lease: Lease) -> None:
+        """Delete the stored failures of a batch that was absorbed, if the store works."""
+        self._within(lambda: self._dead_letters.clear(block, first, lease))
 
     def resolve(self, block: str, session_id: str) -> None:
         """Remove a block's failure, because it absorbed a batch of the session."""
