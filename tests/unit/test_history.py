@@ -294,7 +294,7 @@ def test_after_a_planned_move_the_former_home_does_not_return(until: int) -> Non
     assert homes["later plan"].is_current(date(30))
 
 
-def asking(relation: str, seen: list[Group]) -> Callable[[Sequence[Group]], dict[int, Answer]]:
+def asking(relation: Any, seen: list[Group]) -> Callable[[Sequence[Group]], dict[int, Answer]]:
     """Return a model that relates each new fact to all of its older facts."""
 
     def ask(groups: Sequence[Group]) -> dict[int, Answer]:
@@ -314,8 +314,8 @@ def test_a_plan_moved_twice_in_one_batch_stands_once(known: bool) -> None:
     for name, day in (("later", 5), ("latest", 9)):
         period = {"valid_from": date(day), "valid_to": date(day + 1)}
         new = replace(stated(name, 2), seq=day, kind="plan", category="health", **period)
-        stands = {"relation": "update", "related": ("old",)} if known else {}
-        drafts.append(Draft(new, corrects=False, **stands))
+        draft = Draft(new, False, "update", ("old",)) if known else Draft(new, False)
+        drafts.append(draft)
     seen: list[Group] = []
     existing = Existing(facts, {fact.id for fact in facts}, claims, np.zeros((len(facts), 0)))
     settled, _ = settle(drafts, np.zeros((2, 0)), existing, {}, asking("update", seen))

@@ -161,8 +161,8 @@ def settle(
     for at in fresh:
         claim = drafts[at].claim
         if claim.id in relations:
-            found = ((how, fact_of.get(name, name)) for how, name in relations[claim.id])
-            targets = [(how, name, by_id.get(name)) for how, name in found]
+            found: Ties = [(how, fact_of.get(name, name)) for how, name in relations[claim.id]]
+            targets: Targets = [(how, name, by_id.get(name)) for how, name in found]
             claim = _tied(claim, targets, heard(claim.role))
         fact_of[claim.id] = claim.fact
         by_id.setdefault(claim.fact, claim)
@@ -289,7 +289,9 @@ def _tied(claim: Claim, targets: Targets, claims: Sequence[Claim]) -> Claim:
     same = next((name for relation, name, _ in targets if relation == "same"), None)
     if same is not None:
         return _again(claim, same, claims)
-    named = [(_link(how, fact), name) for how, name, fact in targets if how is not None]
+    named: list[tuple[LinkKind, str]] = [
+        (_link(how, fact), name) for how, name, fact in targets if how is not None
+    ]
     denies = any(relation == "deny" for relation, _, _ in targets)
     # when a batch is absorbed again, its own claims are known, and a claim could link to itself
     apart = {claim.id, *(name for relation, name, _ in targets if relation is None)}
@@ -310,10 +312,8 @@ def _tied(claim: Claim, targets: Targets, claims: Sequence[Claim]) -> Claim:
 
 
 def _dated_as(claim: Claim, targets: Targets, named: Sequence[tuple[LinkKind, str]]) -> Claim:
-    """Give an undated claim the time of the fact of its kind that it refines.
-
-    An event that was planned for a day did not necessarily happen on that day.
-    """
+    """Give an undated claim the time of the fact of its kind that it refines."""
+    # an event that was planned for a day did not necessarily happen on that day
     refined = {name for kind, name in named if kind in ("refine", "replace")}
     for _, name, fact in targets:
         if name not in refined or fact is None or fact.kind != claim.kind:
