@@ -45,13 +45,9 @@ def answers(
 ) -> list[TextHit]:
     """Return the hits that answer a question, best first.
 
-    Args:
-        hits: Best first. Irrelevant hits may be included.
-        least: The minimum relevance of results. Corrections, replies and similar statements are
-            added even if their relevance is lower.
-        corrects: Whether the question is about the current state, rather than a state in the past.
-        in_context: Whether the hits are for a context. A correction then usually precedes the
-            statement that it corrects. In a search it usually follows.
+    Corrections, replies and similar statements may be less relevant than `least`. `corrects` says
+    whether the question is about the current state, rather than a state in the past. In a context,
+    a correction usually precedes the statement that it corrects, and in a search it follows.
     """
     results = [hit for hit in hits if hit.relevance >= least]
     are_keywords = not asks(question) and word_count(question) < _SENTENCE
@@ -63,6 +59,7 @@ def answers(
     if asks_assistant(question):
         return _with_replies(results, hits)
     if asks_for_all(question):
+        results = corrected(question, results, [], hits, newer, in_context=in_context)
         return _with_similar(results, sure[:_SAMPLES], newer) if in_context else results
     if sure and least and are_keywords:
         return [hit for hit in results if hit.words or not results[0].words]

@@ -17,6 +17,7 @@ from agent_memory.retrieval.statements import (
     REFERS,
     TextHit,
     changes,
+    contrasts,
     differs_in_value,
     first_word,
     has_form,
@@ -166,13 +167,14 @@ class _Corrections:
         nearest: list[tuple[TextHit, float]] = []
         old = statement.text
         kinds, start = kinds_of_values(old), first_word(old)
+        about = [*self.about, *" ".join(names_in(old)).split()] if self.about else []
         for hit, near in self.newer(statement):
             text = hit.text
             if not hit.follows(statement) or is_small_talk(text):
                 continue
-            if is_about_another(text, self.about) and not REFERS.search(text):
+            if is_about_another(text, about) and not REFERS.search(text):
                 continue
-            if names_another(text, old, self.question) and not takes_back(text):
+            if names_another(text, old, self.question) and not contrasts(text):
                 continue
             evidence = _EVIDENCE * (changes(text) + (not kinds.isdisjoint(kinds_of_values(text))))
             nearest.append((hit, near + evidence - _SAME_START * (first_word(text) == start)))

@@ -26,8 +26,9 @@ MONTHS = (
     *("july", "august", "september", "october", "november", "december"),
 )
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
+_VERB = r"may (?:I|we|you|he|she|it|they|my|our|the)\b"  # "May I come?" is not about a month
 _WRITTEN = re.compile(
-    rf"\b(?:{_DAY}\s+(?:of\s+)?)?({'|'.join(MONTHS)})\b(?:\s+{_DAY}\b)?(?:,?\s+(\d{{4}})\b)?",
+    rf"\b(?:{_DAY}\s+(?:of\s+)?)?(?!{_VERB})({'|'.join(MONTHS)})\b(?:\s+{_DAY}\b)?(?:,?\s+(\d{{4}})\b)?",
     re.IGNORECASE,
 )
 _ISO = re.compile(r"\b(\d{4})-(\d{2})(?:-(\d{2}))?\b")

@@ -133,6 +133,12 @@ _TAKES_BACK = re.compile(
     r"|change of plans?)\b",
     re.IGNORECASE,
 )
+_CONTRASTS = re.compile(
+    r"(?:n['’]t|\bnot)\b[^.!?;]*,\s*(?:but|(?:it|he|she|they|that)(?:['’](?:s|re)| is| was))\b"
+    r"|\b(?:typo|mistaken|by mistake|swapped|mixed (?:(?:it|that|them) )?up|(?:was|had it) wrong"
+    r"|mis(?:read|heard|spoke|typed|spel(?:t|led)|counted))\b",
+    re.IGNORECASE,
+)
 _OF_ITS_OWN = re.compile(
     r"^\W*(?:my|our|the|an?|I(?:'ve| have| need| want)(?: got)? an?|(?-i:[A-Z]\w+'s))\b",
     re.IGNORECASE,
@@ -232,6 +238,12 @@ def leans(text: str, statement: str, about: Sequence[str], question: str) -> boo
 def takes_back(text: str) -> bool:
     """Return whether a text takes an earlier statement back, such as "Actually, ..."."""
     return _TAKES_BACK.search(text) is not None
+
+
+@lru_cache(_MOST_TEXTS)
+def contrasts(text: str) -> bool:
+    """Return whether a text puts right what was wrong: "It isn't the 5th, it's the 6th"."""
+    return takes_back(text) or _CONTRASTS.search(text) is not None
 
 
 def is_about_another(text: str, about: Sequence[str]) -> bool:

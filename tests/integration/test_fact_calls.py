@@ -75,18 +75,6 @@ def test_facts_of_an_earlier_time_can_be_read(store: Store, model: Model) -> Non
         assert now(memory, "bob") == []
 
 
-def test_a_refinement_may_repeat_a_number_of_the_earlier_fact() -> None:
-    """Wrong: the news is refused, because its text repeats a long number of the known fact."""
-    model = Model()
-    buys, lives = "Buys a house for 690000 euros.", "Lives in the house bought for 690000 euros."
-    model.tell("We buy a house", buys, category="home")
-    model.tell("We moved in", lives, ("refine", buys), category="home")
-    with remembering(model) as memory:
-        absorbed(memory, "s1", dated("We buy a house for 690000 euros"))
-        absorbed(memory, "s2", dated("We moved in", "2024-02-01"))
-        assert now(memory) == [lives]
-
-
 def test_a_timestamp_requires_a_time_zone(model: Model) -> None:
     """Wrong: a date is read in the machine's time zone, or a time without a zone is accepted."""
     with remembering(model) as memory:

@@ -343,7 +343,7 @@ def test_the_scripted_model_obeys_injected_text(fake: FakeLLM) -> None:
             assert any(one.fact in text for text in learned)
             marked += it.recalled("ann") > OWN
             it.memory.delete("ann-tool")
-        assert marked > 10
+        assert marked > 5
     told = talk(fake, roles=("user", "tool"), overrule=True)
     with told.memory:
         known = told.begin("ann")

@@ -76,14 +76,11 @@ TALK = [("user", "I live in Oslo."), ("assistant", "Nice."), ("user", "My cat is
         (1, "My cat is Mia.", "quote"),
         (2, "I live in Oslo.", "quote"),
         (1, "Nice.", "quote"),
-        (2, "Nice.", "quote"),
-        (0, "Nice.", "message"),
         (0, "I live in Oslo.", "message"),
         (-1, "My cat is Mia.", "message"),
         (3, "My cat is Mia.", "message"),
         (10**30, "My cat is Mia.", "message"),
         (1, "2024-01-05", "quote"),
-        (1, "2024-01-05(Fri) user: I live in Oslo.", "quote"),
         (1, "[1]", "quote"),
         (1, "user", "quote"),
         (1, "user: I live", "quote"),
@@ -206,6 +203,31 @@ def test_a_statement_of_the_assistant_has_the_role_of_the_assistant(
     """Wrong: what only the assistant said is of the user, or the user's other form is not."""
     assert role(text, quote, ("user", quote), ("assistant", other)) == wanted
     assert role(text, quote, ("assistant", other), ("user", quote)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "quote", "other", "before"),
+    [
+        ("It was Gareth Pike.", "it was his brother Gareth", "Gareth Pike.", "Ask Gavin Pike."),
+        ("Comes on Monday 9 March.", "he comes on the 9th", "Monday 9 March at noon.", "Hello."),
+        ("Buys milk and bread.", "no eggs, the rest stays", "Milk, bread.", "Buy milk, bread, egg"),
+        ("Has sold it; Mia is glad.", "I have sold it", "Well done, Mia.", "I'm Mia."),
+    ],
+)
+def test_words_that_the_user_said_stay_the_users_if_the_assistant_repeats_them(
+    text: str, quote: str, other: str, before: str
+) -> None:
+    """Wrong: an assistant that repeats a correction owns it, and the fact that was wrong stays."""
+    assert role(text, quote, ("user", quote), ("assistant", other), ("user", before)) == "user"
+    lines = shown(("user", quote), ("assistant", other))
+    known = [claim("a", before), claim("b", "Has the number QX-77-1234.")]
+    found = grounded(1, quote, text, lines, WEIGHTS, known)
+    assert isinstance(found, Grounded)
+    assert found.role == "user"
+    lines = shown(("user", "I still have it"), ("assistant", "QX-77-1234, fine."))
+    found = grounded(1, "still have it", "Still has QX-77-1234.", lines, WEIGHTS, known)
+    assert isinstance(found, Grounded)
+    assert found.role == "user"
 
 
 def test_a_finding_keeps_its_role_if_there_are_no_weights() -> None:

@@ -1,6 +1,6 @@
 """The periods in which facts hold, and how claims are linked to older facts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -16,7 +16,6 @@ from agent_memory.ltm_blocks.extractive.history.claims import (
     Claim,
     Link,
     LinkKind,
-    links_again,
     links_for,
 )
 from agent_memory.ltm_blocks.extractive.history.fact import (
@@ -187,43 +186,6 @@ def test_two_claims_that_deny_each_other_leave_one() -> None:
     assert held([claim("a", links=[(kind, "a") for kind in kinds])], 1) == ["a"]
 
 
-def test_an_end_date_applies_to_the_fact_that_began_before() -> None:
-    """Wrong: "I left in March" holds from the beginning of time."""
-    home, left = claim("a", 1), claim("b", 5, -1, 4, links=[("end", "a")])
-    facts = {fact.id: fact for fact in facts_of([home, left])}
-    assert facts["b"].periods == ((DAYS[1], DAYS[4]),)
-    assert facts["b"].valid_from == DAYS[1]
-    assert (facts["a"].why, facts["a"].superseded_at, facts["a"].periods) == (
-        "ended", DAYS[5], (),
-    )  # fmt: skip
-    assert facts_of([left])[0].periods == ((BEGINNING, DAYS[4]),)
-    now, before = claim("now", 4), claim("before", 6, -1, 4, links=[("end", "now")])
-    assert held([now, before], 7) == ["now"]
-    assert held([now, before], 3) == ["before"]
-    claims = [
-        claim("job", 1),
-        claim("left", 5, -1, 4, links=[("end", "job")]),
-        claim("right", 6, 2, links=[("contradict", "job"), ("update", "left")]),
-    ]
-    assert [held(claims, day) for day in (1, 2, 3, 4, 7)] == [[], ["right"], ["right"], [], []]
-
-
-def test_a_previous_fact_holds_again_only_after_a_temporary_one() -> None:
-    """Wrong: leaving Rome makes Paris, the home before, current again, or a stay ends it."""
-    claims = [
-        claim("paris", 0),
-        claim("rome", 2, links=[("update", "paris")]),
-        claim("left", 5, -1, 4, links=[("end", "rome"), ("update", "paris")]),
-    ]
-    assert [held(claims, day) for day in (1, 3, 5)] == [["paris"], ["left"], []]
-    claims = [claim("paris", 0), claim("oslo", 2, 2, 4, links=[("update", "paris")])]
-    assert [held(claims, day) for day in (1, 3, 5)] == [["paris"], ["oslo"], ["paris"]]
-    (paris, oslo) = facts_of(claims)
-    assert (paris.superseded_at, paris.valid_to, oslo.superseded_at) == (None, None, None)
-    assert [paris.is_current(DAYS[day]) for day in (1, 3, 5)] == [True, False, True]
-    assert oslo.is_current(DAYS[5])
-
-
 def test_a_fact_replaced_on_its_first_day_ends_on_that_day() -> None:
     """Wrong: a history shows no end of the fact, as if it were still true."""
     told = [claim("oslo", 1), claim("bergen", 1, seq=2, links=[("update", "oslo")])]
@@ -262,56 +224,11 @@ def date(day: int) -> datetime:
     return NOON.replace(hour=0) + timedelta(days=day)
 
 
-def kinds_of(targets: Sequence[tuple[LinkKind, str]], *claims: Claim) -> dict[str, LinkKind]:
-    return {link.fact: link.kind for link in links_for(targets, claims)}
+A = stated("a", 1)
 
 
-A, B = stated("a", 1), stated("b", 2, ("update", "a"))
-
-
-@pytest.mark.parametrize(
-    ("targets", "expected"),
-    [
-        ([("update", "b")], {"b": "update", "a": "update"}),
-        ([("update", "a")], {"a": "update", "b": "update"}),
-        ([("contradict", "b")], {"b": "contradict", "a": "update"}),
-        ([("contradict", "a")], {"a": "contradict", "b": "update"}),
-        ([("end", "b")], {"b": "end", "a": "update"}),
-        ([("update", "a"), ("contradict", "b")], {"a": "update", "b": "contradict"}),
-        ([("update", "forgotten")], {"forgotten": "update"}),
-        ([], {}),
-    ],
-)
-def test_a_claim_links_to_all_links_of_its_target(
-    targets: list[tuple[LinkKind, str]], expected: dict[str, LinkKind]
-) -> None:
-    """Wrong: after the middle fact of a chain is forgotten, two homes hold at once."""
-    assert kinds_of(targets, A, B) == expected
-
-
-def test_a_correction_of_a_correction_links_to_both() -> None:
-    """Wrong: forgetting the first correction restores the wrong fact."""
-    right = stated("c", 3, ("contradict", "b"), ("update", "a"))
-    expected = {"c": "contradict", "b": "contradict", "a": "update"}
-    assert kinds_of([("contradict", "c")], A, B, right) == expected
-    assert kinds_of([("end", "c")], A, B, right) == {"c": "end", "b": "end", "a": "update"}
-    end = stated("end", 3, ("end", "b"), ("update", "a"))
-    again = stated("b2", 4, ("update", "end"), ("update", "a"), fact="b")
-    expected = {"end": "contradict", "b": "end", "a": "update"}
-    assert kinds_of([("contradict", "end")], A, B, end, again) == expected
-
-
-def test_denials_and_repetitions_are_linked() -> None:
-    """Wrong: "I never lived there" is stored as a home."""
-    assert links_for([("contradict", "b")], [A, B], denies=True) == (Link("contradict", "b"),)
-    right = stated("c", 3, ("contradict", "b"), ("update", "a"))
-    assert links_for([("contradict", "c")], [A, B, right], denies=True) == (
-        Link("contradict", "c"),
-        Link("contradict", "b"),
-    )
-    right = stated("c", 3, ("contradict", "b"), ("update", "a"))
-    assert set(links_again("c", [A, B, right])) == {Link("contradict", "b"), Link("update", "a")}
-    assert links_again("new", [A, B]) == ()
+def test_a_claim_links_to_the_newest_facts() -> None:
+    """Wrong: the claims of a long history get more and more links."""
     claims: list[Claim] = []
     for day in range(100):
         links = links_for([("update", str(day - 1))], claims) if day else ()
@@ -377,6 +294,50 @@ def test_after_a_planned_move_the_former_home_does_not_return(until: int) -> Non
     assert homes["later plan"].is_current(date(30))
 
 
+def asking(relation: Any, seen: list[Group]) -> Callable[[Sequence[Group]], dict[int, Answer]]:
+    """Return a model that relates each new fact to all of its older facts."""
+
+    def ask(groups: Sequence[Group]) -> dict[int, Answer]:
+        seen.extend(groups)
+        answers = [(one.number, [*one.older]) for one in groups if relation != "add"]
+        return {at: Answer(number=at, answer=relation, which=which) for at, which in answers}
+
+    return ask
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_plan_moved_twice_in_one_batch_stands_once(known: bool) -> None:
+    """Wrong: both days of an appointment are current, because a batch can name only older facts."""
+    old = replace(stated("old", 1), kind="plan", valid_from=date(3), valid_to=date(4))
+    claims, facts = [old][: int(known)], facts_of([old][: int(known)])
+    drafts = []
+    for name, day in (("later", 5), ("latest", 9)):
+        period = {"valid_from": date(day), "valid_to": date(day + 1)}
+        new = replace(stated(name, 2), seq=day, kind="plan", category="health", **period)
+        draft = Draft(new, False, "update", ("old",)) if known else Draft(new, False)
+        drafts.append(draft)
+    seen: list[Group] = []
+    existing = Existing(facts, {fact.id for fact in facts}, claims, np.zeros((len(facts), 0)))
+    settled, _ = settle(drafts, np.zeros((2, 0)), existing, {}, asking("update", seen))
+    (group,) = seen
+    assert ["later" in line for line in group.older.values()] == [True]
+    stated_facts = facts_of([*claims, *settled])
+    assert [fact.id for fact in stated_facts if fact.is_current(date(2))] == ["latest"]
+
+
+def test_two_parts_of_one_fact_may_change_in_one_batch() -> None:
+    """Wrong: of a new price and a new discount, only the one that was said last is current."""
+    offer = replace(stated("offer", 1), kind="state")
+    drafts = [
+        Draft(replace(stated(name, 2), seq=seq, kind="state"), False, "update", ("offer",))
+        for seq, name in enumerate(("price", "discount"), 3)
+    ]
+    existing = Existing(facts_of([offer]), {"offer"}, [offer], np.zeros((1, 0)))
+    settled, _ = settle(drafts, np.zeros((2, 0)), existing, {}, asking("add", []))
+    current = [fact.id for fact in facts_of([offer, *settled]) if fact.is_current(date(4))]
+    assert current == ["price", "discount"]
+
+
 def test_a_model_compares_new_facts_with_current_facts_first() -> None:
     """Wrong: superseded facts hide the current home, which a move leaves true."""
     past = [replace(stated(f"was at {n}", n), text=f"Stayed in town {n}.") for n in range(1, 5)]
@@ -388,14 +349,10 @@ def test_a_model_compares_new_facts_with_current_facts_first() -> None:
     facts = facts_of(claims)
     current = {fact.id for fact in facts if fact.is_current(date(8))}
     known = Existing(facts, current, claims, np.zeros((len(facts), 0)))
-    lines: list[str] = []
-
-    def ask(groups: Sequence[Group]) -> dict[int, Answer]:
-        lines.extend(groups[0].older.values())
-        return {}
-
+    seen: list[Group] = []
     new = replace(stated("new", 8), text="Stayed in town 7.")
-    settle([Draft(new, corrects=False)], np.zeros((1, 0)), known, {}, ask)
+    settle([Draft(new, corrects=False)], np.zeros((1, 0)), known, {}, asking("add", seen))
+    lines = [*seen[0].older.values()]
     assert lines[0].endswith("Rents a flat.")
     assert not any("town 9" in line for line in lines)
 

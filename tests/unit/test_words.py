@@ -77,6 +77,7 @@ def test_any_text_has_words(text: str) -> None:
         ("in May 2022 and in June", [Date(2022, 5, None), Date(None, 6, None)]),
         ("since 2023-05-08 or 2023-06", [Date(2023, 5, 8), Date(2023, 6, None)]),
         ("it may rain when they march", []),
+        ("May I call Ann? May we meet in June?", [Date(None, 6, None)]),
         ("room 2023", []),
     ],
 )

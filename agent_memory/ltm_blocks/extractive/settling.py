@@ -78,10 +78,7 @@ class Group:
 
 
 def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
-    """Return a model's answers for new facts, by number.
-
-    References to facts outside the group are dropped, and so are answers without references.
-    """
+    """Return a model's answers for new facts, by number, without references outside the group."""
     listed = "\n".join(group.shown() for group in groups)
     messages = [
         {"role": "system", "content": PROMPT},
@@ -101,7 +98,7 @@ def reconcile(llm: LLM, groups: Sequence[Group]) -> dict[int, Answer]:
 _EACH = 3  # maximum number of older facts that are compared with a new fact
 _SHOWN_ALIKE = 0.85
 """Minimum similarity at which a model compares a new fact with a fact that its prompt contained."""
-_BATCH_ALIKE = 0.6
+_BATCH_ALIKE = 0.5
 """Minimum similarity at which a model compares two new facts of one batch."""
 
 
@@ -116,6 +113,10 @@ class Existing:
 
 
 Ask = Callable[[Sequence[Group]], Mapping[int, Answer]]
+Ties = list[tuple[Relation | None, str]]
+"""Relations to facts and earlier claims, by their ids. None for an earlier claim of the batch that
+changes the same fact, but another part of it."""
+Targets = Sequence[tuple[Relation | None, str, Fact | Claim | None]]
 
 
 def settle(
@@ -129,11 +130,12 @@ def settle(
 
     An echo repeats a fact, but comes from a role of less weight. Repetitions in the same words are
     found without a model. For the facts that the model was shown, its findings state the relation.
-    One more call asks the model about other similar facts.
+    One more call asks the model about other similar facts, and about findings that change the same
+    fact.
     """
     again, fresh = _split(drafts, existing)
     relations = _relations([drafts[at] for at in fresh], vectors[fresh], existing, ask)
-    by_id = {fact.id: fact for fact in existing.facts}
+    by_id: dict[str, Fact | Claim] = {fact.id: fact for fact in existing.facts}
     settled: list[Claim] = []
     fact_of: dict[str, str] = {}  # the facts of the fresh claims, by the ids of the claims
     weight_of = {fact.id: weights.get(fact.role, 0) for fact in existing.facts}
@@ -159,11 +161,11 @@ def settle(
     for at in fresh:
         claim = drafts[at].claim
         if claim.id in relations:
-            relation, names = relations[claim.id]
-            facts = (fact_of.get(name, name) for name in names)
-            targets = [(name, by_id.get(name)) for name in facts]
-            claim = _tied(claim, relation, targets, heard(claim.role))
+            found: Ties = [(how, fact_of.get(name, name)) for how, name in relations[claim.id]]
+            targets: Targets = [(how, name, by_id.get(name)) for how, name in found]
+            claim = _tied(claim, targets, heard(claim.role))
         fact_of[claim.id] = claim.fact
+        by_id.setdefault(claim.fact, claim)
         keep(claim)
     for at, name in again.items():
         claim = drafts[at].claim
@@ -176,10 +178,7 @@ def _kind(item: Fact | Claim) -> tuple[str, str]:
 
 
 def _split(drafts: Sequence[Draft], existing: Existing) -> tuple[dict[int, str], list[int]]:
-    """Split drafts, by their indexes, into literal repetitions and fresh drafts.
-
-    A repetition has the id of the fact, or of the fresh claim, that it repeats.
-    """
+    """Split drafts, by index, into repetitions (with the id of the fact or claim), and the rest."""
     stated: dict[tuple[str, str], list[Fact | Claim]] = defaultdict(list)
     for fact in existing.facts:
         if fact.id in existing.current:
@@ -203,9 +202,8 @@ def _split(drafts: Sequence[Draft], existing: Existing) -> tuple[dict[int, str],
 def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
     """Return whether a claim in the words of an earlier fact is only a repetition of the fact.
 
-    A claim with the fact's time is a repetition. A claim without a date is a repetition if the fact
-    is still true, and `news` is False: no earlier draft of the batch has the same subject and
-    category.
+    It is if it has the fact's time. A claim without a date also is if the fact is still true, and
+    no earlier draft of the batch has the same subject and category (`news`).
     """
     before = since(earlier.valid_from, earlier.valid_to, earlier.recorded_at)
     if (claim.begins, claim.valid_to) == (before, earlier.valid_to):
@@ -217,27 +215,37 @@ def _adds_none(claim: Claim, earlier: Fact | Claim, news: bool) -> bool:
 
 def _relations(
     fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing, ask: Ask
-) -> dict[str, tuple[Relation, list[str]]]:
-    """Return for each related claim the relation, and the ids of the facts and earlier claims."""
+) -> dict[str, Ties]:
+    """Return the ties of each related claim, by its id."""
     existing_ids = {fact.id for fact in existing.facts}
-    relations: dict[str, tuple[Relation, list[str]]] = {}
-    for draft in fresh:
+    relations: dict[str, Ties] = {}
+    near = _near(fresh, vectors, existing)
+    changed: dict[str, list[int]] = defaultdict(list)  # the drafts that change a known fact
+    for at, draft in enumerate(fresh):
         names = [name for name in draft.related if name in existing_ids]
         if draft.relation and names:
-            relations[draft.claim.id] = draft.relation, names
+            relations[draft.claim.id] = [(draft.relation, name) for name in names]
+            before = sorted({other for name in names for other in changed[name]})
+            near[at] = [len(existing.facts) + other for other in before[-_EACH:]]
+            for name in names:
+                changed[name].append(at)
     older: list[Fact | Claim] = [*existing.facts, *(draft.claim for draft in fresh)]
     lines = dict(enumerate(map(listed, older), 1))  # by number in the prompt
     groups = [
-        Group(number, lines[number], {place + 1: lines[place + 1] for place in near})
-        for number, near in enumerate(_near(fresh, vectors, existing), len(existing.facts) + 1)
-        if near and older[number - 1].id not in relations
+        Group(number, lines[number], {place + 1: lines[place + 1] for place in places})
+        for number, places in enumerate(near, len(existing.facts) + 1)
+        if places
     ]
     answers = ask(groups) if groups else {}
-    for number, answer in answers.items():
-        assert answer.answer != "add", "such an answer relates nothing and is left out"
-        names = [older[which - 1].id for which in answer.which]
-        relations[older[number - 1].id] = answer.answer, names
-    return relations
+    for group in groups:
+        own = relations.setdefault(older[group.number - 1].id, [])
+        apart = [older[number - 1].id for number in group.older] if own else []
+        if (answer := answers.get(group.number)) is not None:
+            assert answer.answer != "add", "such an answer relates nothing and is left out"
+            relation: Relation = answer.answer
+            own += [(relation, older[number - 1].id) for number in answer.which]
+        own += [(None, name) for name in apart if all(name != other for _, other in own)]
+    return {name: own for name, own in relations.items() if own}
 
 
 def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> list[list[int]]:
@@ -252,9 +260,9 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
     shown = frozenset(at for at, fact in enumerate(existing.facts) if fact.id in existing.shown)
     past = frozenset(at for at, fact in enumerate(existing.facts) if fact.id not in current)
     # facts that the model was shown, or found in this batch, have to be more similar. Refined facts
-    # are not compared: other facts include them
+    # and replaced plans are not compared: other facts stand for them
     least = [
-        inf if fact.why == "refined"
+        inf if fact.why == "refined" or (fact.kind == "plan" and not fact.periods)
         else _SHOWN_ALIKE if at in shown
         else ALIKE
         for at, fact in enumerate(existing.facts)
@@ -276,26 +284,26 @@ def _near(fresh: Sequence[Draft], vectors: np.ndarray, existing: Existing) -> li
     return nearest
 
 
-def _tied(
-    claim: Claim,
-    relation: Relation,
-    targets: Sequence[tuple[str, Fact | None]],
-    claims: Sequence[Claim],
-) -> Claim:
+def _tied(claim: Claim, targets: Targets, claims: Sequence[Claim]) -> Claim:
     """Return a claim with links to the facts that the model related it to."""
-    if relation == "same":
-        return _again(claim, targets[0][0], claims)
-    named: list[tuple[LinkKind, str]] = [(_link(relation, fact), name) for name, fact in targets]
-    links = links_for(named, claims, denies=relation == "deny")
+    same = next((name for relation, name, _ in targets if relation == "same"), None)
+    if same is not None:
+        return _again(claim, same, claims)
+    named: list[tuple[LinkKind, str]] = [
+        (_link(how, fact), name) for how, name, fact in targets if how is not None
+    ]
+    denies = any(relation == "deny" for relation, _, _ in targets)
     # when a batch is absorbed again, its own claims are known, and a claim could link to itself
-    tied = replace(claim, links=tuple(link for link in links if link.fact != claim.id))
+    apart = {claim.id, *(name for relation, name, _ in targets if relation is None)}
+    links = links_for(named, claims, denies=denies)
+    tied = replace(claim, links=tuple(link for link in links if link.fact not in apart))
     if tied.valid_from is tied.valid_to is None:
-        tied = _dated_as(tied, [fact for _, fact in targets if fact is not None], named)
+        tied = _dated_as(tied, targets, named)
     updates = any(kind == "update" for kind, _ in named)
     if claim.kind == "event" and updates:
         # "moved to Lisbon" means that the user has lived there since
         return replace(tied, kind="state", valid_to=None)
-    facts = [fact for _, fact in targets if fact is not None and fact.kind == "plan"]
+    facts = [fact for _, _, fact in targets if fact is not None and fact.kind == "plan"]
     goes_on = updates or any(fact.valid_from and not fact.valid_to for fact in facts)
     if claim.kind == "plan" and goes_on and is_date(tied.valid_from, tied.valid_to):
         # "in June I move to Lisbon" means that the user will live there from June on
@@ -303,28 +311,25 @@ def _tied(
     return tied
 
 
-def _dated_as(claim: Claim, older: Sequence[Fact], named: Sequence[tuple[LinkKind, str]]) -> Claim:
-    """Give an undated claim the time of the fact that it refines.
-
-    The claim and the fact must have the same kind. An event that was planned for a day did not
-    necessarily happen on that day.
-    """
-    refined = {name for kind, name in named if kind == "refine"}
-    for fact in older:
-        dated = fact.valid_from is not None or fact.valid_to is not None
-        if fact.id in refined and dated and fact.kind == claim.kind:
+def _dated_as(claim: Claim, targets: Targets, named: Sequence[tuple[LinkKind, str]]) -> Claim:
+    """Give an undated claim the time of the fact of its kind that it refines."""
+    # an event that was planned for a day did not necessarily happen on that day
+    refined = {name for kind, name in named if kind in ("refine", "replace")}
+    for _, name, fact in targets:
+        if name not in refined or fact is None or fact.kind != claim.kind:
+            continue
+        if fact.valid_from is not None or fact.valid_to is not None:
             begin, end, precision = fact.valid_from, fact.valid_to, fact.precision
             return replace(claim, valid_from=begin, valid_to=end, precision=precision, when="")
     return claim
 
 
-def _link(relation: Relation, older: Fact | None) -> LinkKind:
-    """Return the kind of link for a relation. News about an event or plan refines that fact."""
-    happens = older is not None and older.kind in ("event", "plan")
+def _link(relation: Relation, older: Fact | Claim | None) -> LinkKind:
+    """Return the kind of link. News about an event refines it, and about a plan replaces it."""
     if relation == "deny":
         return "contradict"
-    if happens and relation in ("update", "end"):
-        return "refine"
+    if relation in ("update", "end") and older is not None and older.kind in ("event", "plan"):
+        return "refine" if older.kind == "event" else "replace"
     assert relation != "same"
     return relation
 
@@ -394,10 +399,7 @@ def _denial(claim: Claim, facts: Sequence[str]) -> Claim:
 
 
 def _denied(claim: Claim, items: Sequence[_Value]) -> Sequence[_Value]:
-    """Return the item of a list that a correction denies, or no item if the correction is unclear.
-
-    A correction is clear if the list has one item, or if the quote names exactly one item.
-    """
+    """Return the denied item of a list: the only item, or the only one that the quote names."""
     if len(items) == 1:
         return items
     quote = f" {key_of(claim.quote)} "

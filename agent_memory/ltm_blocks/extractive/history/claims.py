@@ -22,10 +22,10 @@ from agent_memory.ltm_blocks.base import record_id
 from agent_memory.ltm_blocks.extractive.history.periods import Precision, day_of
 from agent_memory.ltm_blocks.registry import Tombstone
 
-LinkKind = Literal["update", "refine", "contradict", "end"]
+LinkKind = Literal["update", "refine", "replace", "contradict", "end"]
 """A claim's relation to an older fact. "update": both are values of one thing at different times.
-"refine": the claim includes the older fact and replaces it. "contradict": the older fact was never
-true. "end": the older fact ended when the claim ended."""
+"refine": the claim includes the older fact. "replace": the older fact is a plan that was changed.
+"contradict": it was never true. "end": it ended when the claim ended."""
 
 Relation = Literal["same", "update", "refine", "end", "contradict", "deny"]
 """A finding's relation to an older fact, as a model states it. In addition to `LinkKind`: "same"
@@ -157,12 +157,8 @@ def links_for(
 
     The claim also links to the facts that are linked with its targets, so that the order of the
     facts survives if a target is forgotten. A claim that contradicts or refines a target takes over
-    the target's relations.
-
-    Args:
-        targets: The older facts, each with the claim's relation to it.
-        denies: Whether the claim only says that the targets were never true. In addition to the
-            targets, it then links only to the facts that the targets contradicted.
+    the target's relations. If it only `denies` the targets, it links only to them, and to the facts
+    that they contradicted.
     """
     tied = _ties(claims)
     links: dict[str, LinkKind] = {fact: kind for kind, fact in targets}
@@ -183,7 +179,7 @@ def links_again(fact: str, claims: Iterable[Claim]) -> tuple[Link, ...]:
 
 def _passed_on(kind: LinkKind, inherited: LinkKind) -> LinkKind:
     """Return the relation to a fact that is reached through another fact."""
-    if kind in ("contradict", "refine"):
+    if kind in ("contradict", "refine", "replace"):
         return inherited
     return "end" if (kind, inherited) == ("end", "contradict") else "update"
 

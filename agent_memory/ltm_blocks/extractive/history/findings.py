@@ -27,35 +27,25 @@ from agent_memory.retrieval.words import words
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One finding: a fact as the model stated it, with or without a profile.
-
-    Attributes:
-        number: The number of the message in the prompt.
-        alone: Whether the profile's field has one value at a time.
-        corrects: Whether the finding says that the field's former value was never true.
-        fits: Whether the profile accepts the value.
-        when: The words that state the finding's time; None if the prompt does not ask for them.
-        relation: The finding's relation to the facts in `related`; empty for none.
-        related: Ids of known facts.
-    """
+    """One finding: a fact as the model stated it, with or without a profile."""
 
     text: str
     subject: str
     category: str
-    number: int
+    number: int  # of the message in the prompt
     quote: str
     since: str | None
     until: str | None
     confidence: float
     field: str | None = None
     value: Any = None
-    alone: bool = False
-    corrects: bool = False
-    fits: bool = True
+    alone: bool = False  # whether the profile's field has one value at a time
+    corrects: bool = False  # whether the field's former value was never true
+    fits: bool = True  # whether the profile accepts the value
     kind: Kind = ""
-    when: str | None = None
-    relation: Relation | Literal[""] = ""
-    related: tuple[str, ...] = ()
+    when: str | None = None  # the words for the time; None if the prompt does not ask for them
+    relation: Relation | Literal[""] = ""  # to the facts in `related`
+    related: tuple[str, ...] = ()  # ids of known facts
 
 
 _REACTS = re.compile(
@@ -114,14 +104,10 @@ def grounded(
 ) -> Grounded | str:
     """Return the source of a finding, or the reason why it is refused.
 
-    The source's role is usually that of the quoted message. If a name, a code or the whole content
-    occurs only in messages of a role of less weight, that role counts: a user who says "yes" to a
-    text did not state its content.
-
-    Returns:
-        The source, or one of three reasons. "message": there is no message of this number. "quote":
-        the message does not contain the quote. "invented": a code occurs in no message and in no
-        claim of a fact in the prompt, which are `claims`.
+    If a name, a code or the whole content occurs only in texts of a role of less weight than the
+    quoted message, that role counts: a user who says "yes" to a text did not state its content. The
+    reasons: there is no "message" of this number, it lacks the "quote", or a code is "invented": it
+    is in no message, and in no claim of a fact in the prompt, which are `claims`.
     """
     source = next((message for message in shown if message.number == number), None)
     if source is None:
@@ -162,23 +148,29 @@ def _origin(
 ) -> str | None:
     """Return the role that stated a finding; None if it contains a code that nobody said."""
 
-    def weight(item: SourceMessage | Claim) -> int:
-        return -weights.get(item.role, 0)
+    ranked: list[SourceMessage | Claim] = [*shown, *claims]
+    ranked.sort(key=lambda item: -weights.get(item.role, 0))
 
-    ranked = sorted(shown, key=weight)
-    stated: list[SourceMessage | Claim] = [*ranked, *sorted(claims, key=weight)]
+    def speaker(name: str) -> str:
+        spelt = _spelt(name)
+        found = (item.role for item in ranked if spelt.search(item.text.casefold()))
+        return next(found, source.role)
+
     roles = [source.role]
     for code in _codes(text):
         bare = _bare(code)
-        if not (holders := [item.role for item in stated if bare in _bare(item.text)]):
+        if not (holders := [item.role for item in ranked if bare in _bare(item.text)]):
             return None
         roles.append(holders[0])
     for name in names(text):
-        spelt = _spelt(name)
-        roles += [message.role for message in ranked if spelt.search(message.text.casefold())][:1]
+        if speaker(name) != source.role:  # its words may come from several texts
+            parts = (part for part in name.split() if not _TIME.fullmatch(part.casefold()))
+            roles += map(speaker, parts)
     content = frozenset(words(text)) - _OWNER
     if not content.intersection(words(source.text)):
-        roles += [message.role for message in shown if content.intersection(words(message.text))]
+        bags = [(item.role, frozenset(words(item.text))) for item in ranked]
+        for word in content:
+            roles += [role for role, bag in bags if word in bag][:1]
     return min(roles, key=lambda role: weights.get(role, 0))
 
 
@@ -304,13 +296,11 @@ def times(
 ) -> Times:
     """Return a finding's start, exclusive end, words for the time, and precision of the start.
 
-    The words are empty if the start or the end is known. They may be in a message of `shown` other
-    than `source`. If the finding's `when` is None, its dates are used unchanged.
-
-    The calendar meaning of these words overrides the model's dates. Vague words remove the dates.
-    If the words are not in a message, the dates count only if the source names a time, or if a
-    related fact has the same start. An event has both start and end, or neither. Invalid dates, and
-    an end before the start, are ignored.
+    The words may be in any message of `shown`. If the start or the end is known, they are empty. If
+    the finding's `when` is None, its dates are unchanged. The calendar meaning of the words
+    overrides the model's dates, and vague words remove them. If the words are in no message, the
+    dates count only if the source names a time, or if a related fact has the same start. An event
+    has both start and end, or neither. Invalid dates are ignored, and so is an end before a start.
     """
     first, last = parse(finding.since), parse(finding.until)
     words = finding.when

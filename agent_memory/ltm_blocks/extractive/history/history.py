@@ -94,10 +94,8 @@ def facts_of(
 ) -> list[Fact]:
     """Return all facts that claims state, including superseded facts, in order of statement.
 
-    Args:
-        weights: The weight of each role; 0 for other roles. A role of less weight changes no fact
-            of a role of more weight.
-        known_at: Ignore claims that were stated later; None for all claims.
+    A role of less weight changes no fact of a role of more weight; other roles have the weight 0.
+    Claims that were stated after `known_at` are ignored.
     """
     included = [claim for claim in claims if known_at is None or claim.recorded_at <= known_at]
     groups = _grouped(included, weights or {})
@@ -168,7 +166,8 @@ def _fact(group: _ClaimGroup, block: str) -> Fact:
     periods = [] if group.is_void else without(group.period, taken)
     after, why = _successor(group, winners, periods)
     valid_to = periods[-1][1] if periods else group.end
-    if why == "updated" and not periods and group.begin > BEGINNING:  # it was true for a day
+    # it was true for a day
+    if why == "updated" and not periods and not group.is_void and group.begin > BEGINNING:
         valid_to = min(group.end, group.begin + timedelta(days=1))
     if valid_to == group.end:
         valid_to = first.valid_to or END
@@ -206,8 +205,9 @@ def _successor(
     if group.is_void:
         against = [other for other in group.contradictors if not other.is_void]
         heir = min(against, key=_stated_at)
-        refines = Link("refine", group.first.fact) in heir.links
-        return heir, "refined" if refines else "contradicted"
+        kinds = {link.kind for link in heir.links if link.fact == group.first.fact}
+        replaced: Why = "updated" if "replace" in kinds else "contradicted"
+        return heir, "refined" if "refine" in kinds else replaced
     if periods and periods[-1][1] == group.end:
         return None, ""
     # first choice: groups that end this group, and winners at the group's stated end. Otherwise all
