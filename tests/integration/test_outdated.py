@@ -55,8 +55,8 @@ def test_a_message_with_only_superseded_facts_is_marked_outdated(memory: AgentMe
 
 def test_a_message_with_a_changed_plan_is_marked_outdated(memory: AgentMemory) -> None:
     """Wrong: the first day of a moved appointment has no mark, and is "refined" in the audit."""
-    absorbed(memory, "e1", said("I see the dentist on Monday", "2024-02-06"), user_id="eve")
-    absorbed(memory, "e2", said("My dentist called: it is Friday", "2024-06-04"), user_id="eve")
+    absorbed(memory, "e1", dated("I see the dentist on Monday", "2024-02-06"), user_id="eve")
+    absorbed(memory, "e2", dated("My dentist called: it is Friday", "2024-06-04"), user_id="eve")
     context = memory.get("new", "When do I see the dentist, on Monday?", user_id="eve")
     told = str(context.to_messages()[0]["content"])
     assert "[2024-02-06; outdated since 2024-06-04] user: I see the dentist on Monday" in told
