@@ -101,7 +101,8 @@ class NoteMemory(CollectionBlock, NoteBlock):
             self._indexes.drop(scope.owner)
         if not notes or not question:
             return [self._recall(scope, note, 1.0) for note in notes[::-1][:limit]]
-        scores = self._indexes.relevance(scope.owner, [note.text for note in notes], question)
+        texts, in_context = [note.text for note in notes], scope.in_context
+        scores = self._indexes.relevance(scope.owner, texts, question, is_message=in_context)
         least = scope.floor * self.resources.min_relevance
         best = sorted(range(len(notes)), key=lambda at: (-scores[at], -at))
         every = [self._recall(scope, notes[at], float(scores[at])) for at in best]

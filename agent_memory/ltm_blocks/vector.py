@@ -279,7 +279,7 @@ class VectorMemory(Block):
                 self._ready()
             except ModelError as error:  # the search uses words only, and the context reports it
                 self._meanings.rest(error)
-        query = self._meanings.query(question, today)
+        query = self._meanings.query(question, today, is_message=scope.in_context)
         tails = self.resources.pending.of(self.name, scope)
         if are_many(tails):
             notice(

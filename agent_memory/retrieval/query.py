@@ -79,16 +79,26 @@ class Query:
     pending: Pending | None = None  # records to search in addition to the stored records
 
     @classmethod
-    def of_question(cls, question: str, encoder: Encoder, today: date | None = None) -> Self:
+    def of_question(
+        cls,
+        question: str,
+        encoder: Encoder,
+        today: date | None = None,
+        *,
+        is_message: bool = False,
+    ) -> Self:
         """Encode a question and build its query. Without `today`, its dates are ignored.
+
+        With `is_message`, the question may be small talk or no question about the user.
 
         Raises:
             ModelError: The encoder's model cannot be reached or refuses.
         """
         encoding = encoder.encode_query(question)
         query = cls.of(question, encoding, encoder.baseline)
-        small_talk, general = encoder.intent(question, encoding.vector)
-        query = replace(query, small_talk=small_talk, general=general)
+        if is_message:
+            small_talk, general = encoder.intent(question, encoding.vector)
+            query = replace(query, small_talk=small_talk, general=general)
         return query if today is None else replace(query, period=period_of(question, today))
 
     @classmethod

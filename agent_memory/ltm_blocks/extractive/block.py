@@ -182,7 +182,8 @@ class ExtractiveMemory(FactBlock):
         question = message.text().strip() if message else ""
         if not shown:
             return []
-        query = self._embedder.query(question) if question else None
+        is_message = scope.in_context
+        query = self._embedder.query(question, is_message=is_message) if question else None
         if scope.pinned:
             scope = replace(scope, pinned=with_successors(scope.pinned, remembered.facts))
         pinned = [place for place in shown if remembered.facts[place].id in scope.pinned]

@@ -168,7 +168,8 @@ class CachedEmbedder:
         if intent is None or words > _MOST_ASKED:
             return 0.0, 0.0
         small_talk, general = intent(vector)
-        return small_talk if words <= _MOST_SMALL_TALK else 0.0, general
+        # a single word is a keyword, unless `core.query_text` knows it as small talk
+        return small_talk if 1 < words <= _MOST_SMALL_TALK else 0.0, general
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text. Texts that are not cached are embedded in one call."""

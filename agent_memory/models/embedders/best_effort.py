@@ -76,11 +76,13 @@ class BestEffort:
         """Return the embedder; None while it is down or cannot be opened."""
         return self._attempt(lambda embedder: embedder)
 
-    def query(self, question: str, today: date | None = None) -> Query:
-        """Return the query of a question, without a vector while the embedder is down."""
+    def query(self, question: str, today: date | None = None, *, is_message: bool = False) -> Query:
+        """Return `Query.of_question`, without a vector while the embedder is down."""
         from agent_memory.retrieval.query import Query
 
-        query = self._attempt(lambda embedder: Query.of_question(question, embedder, today))
+        query = self._attempt(
+            lambda embedder: Query.of_question(question, embedder, today, is_message=is_message)
+        )
         if query is not None:
             self._failed = 0
             return query
@@ -186,7 +188,9 @@ class TextIndexes(Cache[str, "TextIndex"]):
         super().__init__(_MOST_INDEXED, len)
         self._embedder = embedder
 
-    def relevance(self, owner: str, texts: Sequence[str], question: str) -> np.ndarray:
+    def relevance(
+        self, owner: str, texts: Sequence[str], question: str, *, is_message: bool = False
+    ) -> np.ndarray:
         """Return for each of an owner's texts the probability that it is relevant to a question."""
         index = self.find(owner)
         if index is None or index.texts != texts:
@@ -194,4 +198,4 @@ class TextIndexes(Cache[str, "TextIndex"]):
             # an index without vectors is not cached while the embedder is down
             if index.encoded or self._embedder.has_vectors() is False:
                 self.put(owner, index)
-        return index.relevance(self._embedder.query(question))
+        return index.relevance(self._embedder.query(question, is_message=is_message))
