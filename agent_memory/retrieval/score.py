@@ -241,7 +241,8 @@ def _relevance(parts: np.ndarray, query: Query, total: int) -> np.ndarray:
     covered = (1 - 1 / max(1, len(query.words))) * own["coverage_around"] ** 2
     near += by["meant"] * own["meant"] + by["coverage"] * covered + by["dated"] * own["dated"]
     few = by["few"] * math.log(_MANY / min(_MANY, max(_FEW, total)))
-    odds = by["slope"] * (near + few - by["middle"]) - by["general"] * query.general
+    general = max(by["personal"], query.general)
+    odds = by["slope"] * (near + few - by["middle"]) - by["general"] * general
     relevance: np.ndarray = (1 - query.small_talk) / (1 + np.exp(-odds))
     return relevance
 

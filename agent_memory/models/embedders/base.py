@@ -35,6 +35,7 @@ _UNRELATED = (
 )
 _MOST_BASELINE = 0.95
 _MOST_SMALL_TALK, _MOST_ASKED = 10, 40  # words; the intents of longer texts are not known
+_SURE = 0.95  # minimum probability that a single word is small talk, and not a keyword
 
 
 class Embedder(Protocol):
@@ -168,8 +169,9 @@ class CachedEmbedder:
         if intent is None or words > _MOST_ASKED:
             return 0.0, 0.0
         small_talk, general = intent(vector)
-        # a single word is a keyword, unless `core.query_text` knows it as small talk
-        return small_talk if 1 < words <= _MOST_SMALL_TALK else 0.0, general
+        if words > _MOST_SMALL_TALK or (words == 1 and small_talk < _SURE):
+            small_talk = 0.0
+        return small_talk, general
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Return the encoding of each text. Texts that are not cached are embedded in one call."""
