@@ -80,12 +80,7 @@ class Query:
 
     @classmethod
     def of_question(
-        cls,
-        question: str,
-        encoder: Encoder,
-        today: date | None = None,
-        *,
-        is_message: bool = False,
+        cls, question: str, encoder: Encoder, today: date | None = None, *, is_message: bool = False
     ) -> Self:
         """Encode a question and build its query. Without `today`, its dates are ignored.
 
