@@ -1,4 +1,4 @@
-"""Append messages to a session, with checks, terms and redaction.
+"""Append messages to a session, with checks, idempotency and redaction.
 
 Short messages go through a queue: one thread appends the messages of waiting threads in batches.
 """

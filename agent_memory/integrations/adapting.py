@@ -43,7 +43,7 @@ def value_of(setting: str | Callable[[S], str | None] | None, run: S) -> str | N
 
 def before_question(context: MemoryContext, text: str) -> str:
     """Return the recalls in the text of a context's last message, which ends with the question."""
-    # `asked` is empty if the window already ends with the question
+    # `question` is empty if the window already ends with the question
     return text.removesuffix((context.question or context.messages[-1]).text()).strip()
 
 
